@@ -1,0 +1,42 @@
+"""ELMo: deep contextualized word representations (Peters et al. 2018), to install, trust and be fast with.
+
+    import elmo
+    vectors = elmo.load("model/").embed("The bank of the river .")
+
+Names below are imported when first used, so that `import elmo` stays quick and needs no torch.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from elmo.embed.embedder import Embedder as Embedder
+    from elmo.embed.load import load as load
+    from elmo.errors import ElmoError as ElmoError
+    from elmo.model.bilm import BiLM as BiLM
+    from elmo.model.config import BiLMConfig as BiLMConfig
+    from elmo.model.mix import ScalarMix as ScalarMix
+
+_HOMES = {
+    "BiLM": "elmo.model.bilm",
+    "BiLMConfig": "elmo.model.config",
+    "ElmoError": "elmo.errors",
+    "Embedder": "elmo.embed.embedder",
+    "ScalarMix": "elmo.model.mix",
+    "load": "elmo.embed.load",
+}
+__all__ = sorted(_HOMES)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'elmo' has no attribute {name!r}")
+    return getattr(importlib.import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return [*globals(), *__all__]

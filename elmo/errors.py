@@ -1,0 +1,53 @@
+"""The few kinds of error a user can meet: what was seen, what was expected, what to do.
+
+`ElmoError` is the one class to catch. The message is one line; `hint` says what to do next. The command line prints
+both and exits with `exit_code` (1: the work failed; 2: it was asked for wrongly).
+"""
+
+from __future__ import annotations
+
+
+class ElmoError(Exception):
+    """Anything this package refuses to do, in words for the person who asked."""
+
+    exit_code = 1
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message, hint)
+        self.message = message
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return f"{self.message}\n  {self.hint}" if self.hint else self.message
+
+
+class ConfigError(ElmoError):
+    """A setting is unknown, out of range, or contradicts another."""
+
+    exit_code = 2
+
+
+class WeightsError(ElmoError):
+    """A model file is missing, damaged, hostile, or not what its options say."""
+
+
+class DataError(ElmoError):
+    """Text or another input file cannot be read as what it should be."""
+
+
+class OutputError(ElmoError):
+    """A result could not be written; nothing was left under its final name."""
+
+
+class MissingExtra(ElmoError):
+    """An optional library is needed and not installed."""
+
+    exit_code = 2
+
+    def __init__(self, what: str, extra: str) -> None:
+        super().__init__(f"{what} is needed for this and is not installed.", f"pip install 'elmo-lm[{extra}]'")
+        self.what = what
+        self.extra = extra
+
+    def __reduce__(self) -> tuple[type, tuple[str, str]]:
+        return type(self), (self.what, self.extra)

@@ -1,0 +1,150 @@
+"""Files: opened by what their name ends in, written whole or not at all.
+
+Every writer in the package goes through `atomic_file` or `atomic_folder`, so a reader never sees half a file and a full
+disk is one kind of error. Every text reader goes through `open_bytes`, so .gz, .xz, .bz2 and .zst work everywhere.
+"""
+
+from __future__ import annotations
+
+import bz2
+import errno
+import gzip
+import hashlib
+import importlib
+import lzma
+import os
+import shutil
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any, cast
+
+from elmo.errors import DataError, MissingExtra, OutputError
+
+COMPRESSED = (".gz", ".bz2", ".xz", ".zst")
+
+
+def need(module: str, extra: str, what: str | None = None) -> Any:
+    """An optional module, or one clear error that names the extra to install."""
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise MissingExtra(what or module, extra) from error
+
+
+def open_bytes(path: str | Path) -> IO[bytes]:
+    """A file for reading, decompressed by its suffix; "-" is standard input."""
+    if str(path) == "-":
+        return sys.stdin.buffer
+    path = Path(path)
+    try:
+        if path.is_dir():
+            raise DataError(f"{path} is a folder, a file was expected.")
+        if path.suffix == ".gz":
+            return cast(IO[bytes], gzip.open(path, "rb"))
+        if path.suffix == ".bz2":
+            return cast(IO[bytes], bz2.open(path, "rb"))
+        if path.suffix == ".xz":
+            return cast(IO[bytes], lzma.open(path, "rb"))
+        if path.suffix == ".zst":
+            zstandard = need("zstandard", "zstd")
+            return cast(IO[bytes], zstandard.open(path, "rb"))
+        return open(path, "rb")
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror or error}).") from error
+
+
+def sha256_file(path: str | Path) -> str:
+    """The hex sha256 of a file's bytes, read in bounded memory."""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest() if sys.version_info >= (3, 11) else _sha256(file)
+
+
+def _sha256(file: IO[bytes]) -> str:
+    digest = hashlib.sha256()
+    while block := file.read(1 << 20):
+        digest.update(block)
+    return digest.hexdigest()
+
+
+@contextmanager
+def atomic_file(path: str | Path, *, overwrite: bool = True) -> Iterator[Path]:
+    """A temporary path beside `path`; on a clean exit it is synced and takes the final name, otherwise it is removed."""
+    path = Path(path)
+    if path.exists() and not overwrite:
+        raise OutputError(f"{path} exists.", "Choose another name or pass --overwrite.")
+    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    try:
+        with explain_write(path):
+            yield partial
+            _sync(partial)
+            os.replace(partial, path)
+            _sync(path.parent)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+@contextmanager
+def atomic_folder(path: str | Path, *, overwrite: bool = False) -> Iterator[Path]:
+    """A temporary folder beside `path`; on a clean exit its files are synced and it takes the final name."""
+    path = Path(path)
+    if path.exists() and not overwrite:
+        raise OutputError(f"{path} exists.", "Choose another name or pass --overwrite.")
+    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    replaced = path.with_name(f".{path.name}.{os.getpid()}.replaced")
+    try:
+        with explain_write(path):
+            partial.mkdir(parents=True)
+            yield partial
+            for file in sorted(partial.rglob("*")):
+                _sync(file)
+            _sync(partial)
+            if path.exists():
+                os.replace(path, replaced)
+            os.replace(partial, path)
+            _sync(path.parent)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+        shutil.rmtree(replaced, ignore_errors=True)
+
+
+@contextmanager
+def explain_write(path: str | Path) -> Iterator[None]:
+    """Turns the many ways a full disk or a forbidden folder shows itself into one OutputError that names the path."""
+    try:
+        yield
+    except (OSError, RuntimeError) as error:
+        if isinstance(error, BrokenPipeError) or isinstance(error, RuntimeError) and not _looks_full(error):
+            raise
+        raise OutputError(f"{path}: cannot be written ({_write_reason(error)}).", _free_space(path)) from error
+
+
+def _looks_full(error: BaseException) -> bool:
+    # torch.save, h5py and safetensors each report a full disk in words of their own, without an errno
+    text = str(error).lower()
+    return any(sign in text for sign in ("no space left", "unexpected pos", "file too large", "errno = 28", "can't write"))
+
+
+def _write_reason(error: BaseException) -> str:
+    code = getattr(error, "errno", None)
+    if code in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG) or _looks_full(error):
+        return "the disk is full or a size limit was met"
+    return os.strerror(code) if code else str(error).splitlines()[0]
+
+
+def _free_space(path: str | Path) -> str:
+    folder = Path(path).absolute().parent
+    while not folder.exists():
+        folder = folder.parent
+    return f"{shutil.disk_usage(folder).free / 1e6:,.0f} MB are free in {folder}."
+
+
+def _sync(path: Path) -> None:
+    if os.name == "nt" and path.is_dir():  # Windows cannot open a folder for syncing
+        return
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
