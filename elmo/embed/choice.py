@@ -1,0 +1,75 @@
+"""Which of a token's layers a caller wants, from a word, a number, or weights: always a matrix (K, L+1).
+
+Every choice is linear in the layers, so it can be made direction by direction and chunk by chunk, and a long document
+never holds more layers than were asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from elmo.errors import ConfigError
+from elmo.model.mix import ScalarMix
+
+LayerChoice = str | int | Sequence[float] | ScalarMix
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Rows of `matrix` (K, L+1) are the vectors wanted of each token; `stacked` keeps the axis K in the result."""
+
+    matrix: Tensor
+    stacked: bool
+
+    def apply(self, layers: Tensor) -> Tensor:
+        """(L+1, B, T, D) to (K, B, T, D)."""
+        picks = self.matrix.argmax(dim=1)
+        one_hot = torch.zeros_like(self.matrix).scatter_(1, picks[:, None], 1.0)
+        if torch.equal(one_hot, self.matrix):
+            return layers if len(picks) == len(layers) and bool((picks.diff() == 1).all()) else layers[picks]
+        return torch.einsum("kl,lbtd->kbtd", self.matrix.to(layers), layers)
+
+
+def choose(layers: LayerChoice, num_layers: int) -> Choice:
+    """all, top, average, a layer's number, one weight a layer, or a learned mix."""
+    eye = torch.eye(num_layers)
+    if isinstance(layers, ScalarMix):
+        return Choice(_mix_row(layers, num_layers)[None], stacked=False)
+    if isinstance(layers, int) and not isinstance(layers, bool):
+        if not -num_layers <= layers < num_layers:
+            raise ConfigError(f"layer {layers} was asked for; the model has layers 0 to {num_layers - 1}.")
+        return Choice(eye[[layers]], stacked=False)
+    if isinstance(layers, str):
+        named = {"all": Choice(eye, True), "top": Choice(eye[-1:], False), "average": Choice(eye.mean(0)[None], False)}
+        if layers in named:
+            return named[layers]
+        return choose(_parse(layers, num_layers), num_layers)
+    weights = [float(w) for w in layers]
+    if len(weights) != num_layers:
+        raise ConfigError(f"{len(weights)} layer weights were given; the model has {num_layers} layers.")
+    return Choice(torch.tensor([weights]), stacked=False)
+
+
+def _parse(text: str, num_layers: int) -> int | list[float]:
+    try:
+        return int(text) if text.lstrip("-").isdigit() else [float(part) for part in text.split(",")]
+    except ValueError:
+        raise ConfigError(
+            f"layers is {text!r}; expected all, top, average, a number from 0 to {num_layers - 1}, "
+            f"or {num_layers} weights with commas."
+        ) from None
+
+
+def _mix_row(mix: ScalarMix, num_layers: int) -> Tensor:
+    if mix.num_layers != num_layers:
+        raise ConfigError(f"The mix is for {mix.num_layers} layers; the model has {num_layers}.")
+    if mix.layer_norm != "none":
+        raise ConfigError(
+            f"A mix with layer_norm={mix.layer_norm!r} is not a weighting of the layers.",
+            "Take layers='all' as a tensor and call the mix on it.",
+        )
+    return (mix.gamma * mix.layer_weights()).detach().float().cpu()

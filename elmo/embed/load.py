@@ -1,0 +1,82 @@
+"""From a name, a folder or a file to an Embedder that is ready to use."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import torch
+
+from elmo.embed.embedder import Embedder
+from elmo.errors import ConfigError, WeightsError
+from elmo.text.indexer import ByteIndexer, Indexer, LexiconIndexer, WordIndexer
+from elmo.text.vocab import Vocabulary
+from elmo.weights.formats import read_model
+from elmo.weights.known import find_model
+from elmo.weights.parts import ModelParts, build
+
+log = logging.getLogger(__name__)
+
+
+def load(
+    model: str | Path = "default",
+    weights: str | Path | None = None,
+    *,
+    device: str = "auto",  # auto, cpu, cuda, cuda:1, mps
+    dtype: str = "float32",
+    tokenizer: str = "default",
+    state: str = "reset",
+    cache_words: int = 100_000,
+    allow_nonfinite: bool = False,
+) -> Embedder:
+    """An embedder for a model by name (`elmo models` lists them), by path, or by options and weights file.
+
+    Nothing is downloaded: a known model that is not on this machine is an error that says what to get and where to
+    put it. `auto` takes CUDA, then MPS, then the CPU, and logs which.
+    """
+    parts = model_parts(model, weights)
+    return Embedder(
+        build(parts, allow_nonfinite=allow_nonfinite),
+        make_indexer(parts),
+        tokenizer_name=tokenizer,
+        state=state,
+        device=choose_device(device),
+        dtype=dtype,
+        cache_words=cache_words,
+        vocab=None if parts.vocab is None else Vocabulary(parts.vocab, source=parts.source),
+        name=str(model),
+    )
+
+
+def model_parts(model: str | Path, weights: str | Path | None = None) -> ModelParts:
+    """The parts of a model given in any way `load` takes."""
+    return read_model(model, weights) if weights is not None else find_model(model)
+
+
+def make_indexer(parts: ModelParts) -> Indexer:
+    """What turns tokens into the rows this model reads."""
+    chars = parts.config.chars
+    if parts.lexicon is not None:
+        return LexiconIndexer(parts.lexicon.chars, parts.lexicon.words, chars.max_chars if chars else 0)
+    if chars is not None:
+        return ByteIndexer(chars.max_chars)
+    if parts.vocab is None:
+        raise WeightsError(
+            f"{parts.source}: the model reads words, and there is no vocabulary beside it.",
+            "Put the vocabulary it was trained with into the same folder as vocab.txt.",
+        )
+    return WordIndexer(Vocabulary(parts.vocab, source=parts.source))
+
+
+def choose_device(device: str) -> str:
+    """The device asked for, if it is there; for `auto` the best there is."""
+    if device == "auto":
+        chosen = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
+        log.info("device auto: %s", chosen)
+        return chosen
+    try:
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:
+        reason = str(error).splitlines()[0]
+        raise ConfigError(f"device {device!r} cannot be used ({reason}).", "Try device='cpu' or 'auto'.") from error
+    return device

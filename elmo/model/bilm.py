@@ -1,0 +1,67 @@
+"""The bidirectional language model: rows of ids to all layers of vectors (paper section 3.1 and 3.2).
+
+Puts the token encoder, the two LSTM stacks and, where there is one, the softmax together. It never opens a file, and it
+remembers nothing: state is an argument and a result.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from elmo.model.config import BiLMConfig
+from elmo.model.head import make_head
+from elmo.model.lstm import LSTMStack, State
+from elmo.model.token_encoder import TokenEncoder
+
+
+@dataclass(frozen=True)
+class BiLMOutput:
+    """All layers of a batch, where tokens are, and what to start the next batch from.
+
+    layers (L+1, B, T, D): layer 0 is the token layer, once for each direction; layer k is [forward; backward].
+    Positions outside the mask (B, T) are zero. Boundary positions are included.
+    """
+
+    layers: Tensor
+    mask: Tensor
+    state: State
+
+
+class BiLM(nn.Module):
+    """A biLM of any published shape. `BiLM(config)` has fresh weights; `elmo.weights` fills it from files."""
+
+    def __init__(self, config: BiLMConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.token_encoder = TokenEncoder(config)
+        self.stacks = nn.ModuleList(LSTMStack(config.lstm) for _ in range(config.num_directions))
+        self.head = make_head(config.head, config.lstm.proj_dim) if config.head else None
+
+    def forward(self, ids: Tensor, mask: Tensor | None = None, state: State | None = None) -> BiLMOutput:
+        """ids (B, T, W) with boundary rows, 0 = padding on the right. Without `mask`, tokens are the non-zero rows."""
+        if mask is None:
+            mask = (ids != 0).any(dim=-1)  # (B, T)
+        tokens = self.token_encoder(ids.flatten(0, 1)).unflatten(0, ids.shape[:2])  # (B, T, P)
+        return self.contextualize(tokens, mask, state)
+
+    def contextualize(self, tokens: Tensor, mask: Tensor, state: State | None = None) -> BiLMOutput:
+        """From token vectors (B, T, P), as `token_encoder` makes them, to all layers."""
+        state = self.zero_state(len(tokens)) if state is None else state
+        tokens = tokens * mask[:, :, None]  # (B, T, P)
+        inside = None if bool(mask.all()) else mask
+        runs = [
+            stack(tokens, inside, State(state.h[d], state.c[d]), reverse=d == 1) for d, stack in enumerate(self.stacks)
+        ]
+        contextual = torch.cat([layers for layers, _ in runs], dim=-1)  # (L, B, T, D)
+        token_layer = torch.cat([tokens] * len(runs), dim=-1)  # (B, T, D)
+        after = State(torch.stack([s.h for _, s in runs]), torch.stack([s.c for _, s in runs]))
+        return BiLMOutput(layers=torch.cat([token_layer[None], contextual]), mask=mask, state=after)
+
+    def zero_state(self, num_rows: int) -> State:
+        """A fresh memory: h (directions, L, B, P) and c (directions, L, B, H), all zero."""
+        lstm, like = self.config.lstm, next(self.parameters())
+        shape = (self.config.num_directions, lstm.num_layers, num_rows)
+        return State(like.new_zeros(*shape, lstm.proj_dim), like.new_zeros(*shape, lstm.cell_dim))

@@ -1,0 +1,64 @@
+"""The language model's softmax: a direction's top states to log-probabilities of words.
+
+Last room of the network, only in models that carry it. Memory is bounded: the vocabulary is walked in blocks, so a
+million words cost no more at once than one block does.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from elmo.model.config import HeadConfig
+
+VOCAB_BLOCK = 16_384  # words scored at once
+
+
+class SoftmaxHead(nn.Module):
+    """One row and one bias a word, shared by both directions; hidden states are (N, P)."""
+
+    def __init__(self, vocab_size: int, proj_dim: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(vocab_size, proj_dim))
+        self.bias = nn.Parameter(torch.zeros(vocab_size))
+        nn.init.normal_(self.weight, std=proj_dim**-0.5)
+
+    @property
+    def vocab_size(self) -> int:
+        return len(self.bias)
+
+    def log_normalizer(self, hidden: Tensor, block: int = VOCAB_BLOCK) -> Tensor:
+        """log of the sum of exp(score) over all words, (N,)."""
+        parts = [self._scores(hidden, a, block).logsumexp(dim=-1) for a in range(0, self.vocab_size, block)]
+        return torch.stack(parts).logsumexp(dim=0)
+
+    def log_probs(self, hidden: Tensor, targets: Tensor, block: int = VOCAB_BLOCK) -> Tensor:
+        """Log-probability of each state's target word, (N,)."""
+        score = (hidden * self.weight[targets]).sum(dim=-1) + self.bias[targets]  # (N,)
+        return score - self.log_normalizer(hidden, block)
+
+    def best(self, hidden: list[Tensor], k: int, block: int = VOCAB_BLOCK) -> tuple[Tensor, Tensor]:
+        """The k words with the highest summed log-probability over the given states: values and ids, each (N, k).
+
+        One state gives a direction's prediction; forward and backward together give substitutes for a word.
+        """
+        values = hidden[0].new_full((len(hidden[0]), 0), 0.0)
+        ids = torch.empty((len(hidden[0]), 0), dtype=torch.long, device=hidden[0].device)
+        normalizer = torch.zeros_like(hidden[0][:, 0])  # (N,)
+        for states in hidden:
+            normalizer = normalizer + self.log_normalizer(states, block)
+        for start in range(0, self.vocab_size, block):
+            scores = sum((self._scores(states, start, block) for states in hidden), torch.zeros(()).to(hidden[0]))
+            top, where = scores.topk(min(k, scores.shape[-1]), dim=-1)  # (N, <= k)
+            values, ids = torch.cat([values, top], dim=-1), torch.cat([ids, where + start], dim=-1)
+            values, order = values.topk(min(k, values.shape[-1]), dim=-1)
+            ids = ids.gather(-1, order)
+        return values - normalizer[:, None], ids
+
+    def _scores(self, hidden: Tensor, start: int, block: int) -> Tensor:
+        return torch.addmm(self.bias[start : start + block], hidden, self.weight[start : start + block].t())  # (N, block)
+
+
+def make_head(config: HeadConfig, proj_dim: int) -> SoftmaxHead:
+    """The module a head config describes."""
+    return SoftmaxHead(config.vocab_size, proj_dim)

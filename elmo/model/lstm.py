@@ -1,0 +1,102 @@
+"""Projected LSTM layers with clipping, one stack a direction; state comes in and goes out.
+
+Second room of the network. This is the plain version that defines the truth: one loop over time, the input's share of
+the gates computed beforehand in one product. Gates stand in the order of the published files: input, candidate,
+forget, output.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from elmo.model.config import LSTMConfig
+
+
+class State(NamedTuple):
+    """What an LSTM remembers. For one layer h (B, P), c (B, H); a stack puts L in front, a biLM directions and L."""
+
+    h: Tensor
+    c: Tensor
+
+
+class ProjectedLSTM(nn.Module):
+    """One layer, one direction: x (B, T, P) to outputs (B, T, P), zero where the mask is false."""
+
+    def __init__(self, config: LSTMConfig) -> None:
+        super().__init__()
+        P, H = config.proj_dim, config.cell_dim
+        self.kernel = nn.Parameter(torch.empty(2 * P, 4 * H))  # rows: input, then recurrent
+        self.bias = nn.Parameter(torch.zeros(4 * H))
+        self.projection = nn.Parameter(torch.empty(H, P)) if config.projects else None
+        self.cell_clip, self.proj_clip, self.forget_bias = config.cell_clip, config.proj_clip, config.forget_bias
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        for weight in (self.kernel, self.projection):
+            if weight is not None:
+                nn.init.xavier_uniform_(weight)
+        nn.init.zeros_(self.bias)
+
+    def forward(self, x: Tensor, mask: Tensor | None, state: State, reverse: bool = False) -> tuple[Tensor, State]:
+        """Reads left to right, or right to left with `reverse`; a row's state stands still where its mask is false."""
+        B, T, P = x.shape
+        from_input = torch.addmm(self.bias, x.reshape(B * T, P), self.kernel[:P]).view(B, T, -1)  # (B, T, 4H)
+        recurrent = self.kernel[P:]  # (P, 4H)
+        whole = [True] * T if mask is None else mask.all(dim=0).tolist()
+        outputs: list[Tensor] = [x] * T
+        h, c = state
+        for t in reversed(range(T)) if reverse else range(T):
+            new_h, new_c = self._step(torch.addmm(from_input[:, t], h, recurrent), c)
+            if whole[t]:
+                h, c = new_h, new_c
+                outputs[t] = h
+            else:
+                assert mask is not None
+                valid = mask[:, t, None]  # (B, 1)
+                h, c = torch.where(valid, new_h, h), torch.where(valid, new_c, c)
+                outputs[t] = new_h * valid
+        return torch.stack(outputs, dim=1), State(h, c)  # (B, T, P)
+
+    def _step(self, gates: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
+        i, j, f, o = gates.chunk(4, dim=-1)  # each (B, H)
+        c = torch.sigmoid(f + self.forget_bias) * c + torch.sigmoid(i) * torch.tanh(j)
+        if self.cell_clip is not None:
+            c = c.clamp(-self.cell_clip, self.cell_clip)
+        h = torch.sigmoid(o) * torch.tanh(c)  # (B, H)
+        if self.projection is not None:
+            h = h @ self.projection  # (B, P)
+            if self.proj_clip is not None:
+                h = h.clamp(-self.proj_clip, self.proj_clip)
+        return h, c
+
+
+class LSTMStack(nn.Module):
+    """All layers of one direction: x (B, T, P) to every layer's output (L, B, T, P) and the state after the last step.
+
+    From the second layer on a layer's input is added to its output; the recurrent state stays without it.
+    """
+
+    def __init__(self, config: LSTMConfig) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(ProjectedLSTM(config) for _ in range(config.num_layers))
+        self.skip = config.skip
+
+    def forward(
+        self, x: Tensor, mask: Tensor | None, state: State, reverse: bool = False, dropout: float = 0.0
+    ) -> tuple[Tensor, State]:
+        """`state` holds h (L, B, P) and c (L, B, H). `dropout` acts on each layer's input, the skip's share included."""
+        outputs, states = [], []
+        for number, layer in enumerate(self.layers):
+            if dropout:
+                x = nn.functional.dropout(x, dropout, training=self.training)
+            out, after = layer(x, mask, State(state.h[number], state.c[number]), reverse)
+            if self.skip and number > 0:
+                out = out + x if mask is None else out + x * mask[:, :, None]
+            outputs.append(out)
+            states.append(after)
+            x = out
+        after = State(torch.stack([s.h for s in states]), torch.stack([s.c for s in states]))
+        return torch.stack(outputs), after  # (L, B, T, P)

@@ -1,0 +1,83 @@
+"""Tokens to the rows of integers a model reads: bytes, a character lexicon, word ids, or the last two together.
+
+A row has the same width W for every token of a model, and 0 means padding in every column, so the network takes
+(B, T, W) whatever it was trained on. Sentence boundaries are added here and nowhere else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+import numpy as np
+
+from elmo.text.chars import BEGIN_SENTENCE, END_SENTENCE, SPECIAL_TOKENS, boundary_row, encode_token
+from elmo.text.vocab import Vocabulary
+
+
+class Indexer(Protocol):
+    """What every kind of token row offers."""
+
+    width: int  # columns of a row
+    begin: np.ndarray  # (W,), the row before a sentence
+    end: np.ndarray  # (W,), the row after it
+
+    def row(self, token: str) -> np.ndarray:
+        """The ids of one token, (W,)."""
+        ...
+
+
+class ByteIndexer:
+    """UTF-8 bytes, as all published models read them. With `specials`, the tokens <S> and </S> mean boundaries."""
+
+    def __init__(self, max_chars: int = 50, *, specials: bool = False) -> None:
+        self.width = max_chars
+        self.begin = boundary_row(BEGIN_SENTENCE, max_chars)
+        self.end = boundary_row(END_SENTENCE, max_chars)
+        self._specials = SPECIAL_TOKENS if specials else {}
+
+    def row(self, token: str) -> np.ndarray:
+        mark = self._specials.get(token)
+        return encode_token(token, self.width) if mark is None else boundary_row(mark, self.width)
+
+
+class WordIndexer:
+    """Word ids of a vocabulary, for word-level models: unknown words share the row of <UNK>."""
+
+    width = 1
+
+    def __init__(self, vocab: Vocabulary) -> None:
+        self._vocab = vocab
+        self.begin = np.array([vocab.bos + 1], dtype=np.int32)
+        self.end = np.array([vocab.eos + 1], dtype=np.int32)
+
+    def row(self, token: str) -> np.ndarray:
+        return np.array([self._vocab.id(token) + 1], dtype=np.int32)
+
+
+class LexiconIndexer:
+    """Characters of a lexicon, then (if there is a word lexicon) one word id: models of the ELMoForManyLangs family."""
+
+    def __init__(self, chars: Mapping[str, int] | None, words: Mapping[str, int] | None, max_chars: int = 50) -> None:
+        self._chars, self._words, self._max_chars = chars, words, max_chars
+        self.width = (max_chars if chars else 0) + (1 if words else 0)
+        self.begin = self._make("<bos>", ["<bos>"])
+        self.end = self._make("<eos>", ["<eos>"])
+
+    def row(self, token: str) -> np.ndarray:
+        return self._make(token, list(token[: self._max_chars - 2]))
+
+    def _make(self, word: str, symbols: Sequence[str]) -> np.ndarray:
+        columns: list[int] = []
+        if self._chars is not None:
+            unknown, pad = self._chars["<oov>"], self._chars["<pad>"]
+            columns = [self._chars["<bow>"], *(self._chars.get(s, unknown) for s in symbols), self._chars["<eow>"]]
+            columns += [pad] * (self._max_chars - len(columns))
+        if self._words is not None:
+            columns.append(self._words.get(word, self._words["<oov>"]))
+        return np.array(columns, dtype=np.int32) + 1
+
+
+def sentence_rows(indexer: Indexer, tokens: Sequence[str]) -> np.ndarray:
+    """One sentence with its boundary rows, (T, W) where T = number of tokens + 2."""
+    return np.stack([indexer.begin, *(indexer.row(token) for token in tokens), indexer.end])

@@ -1,0 +1,217 @@
+"""Vectors for people: shapes, order, and that a sentence's vectors depend on nothing but the sentence."""
+
+from __future__ import annotations
+
+import random
+import threading
+
+import hypothesis
+import hypothesis.strategies as st
+import numpy as np
+import pytest
+import torch
+from golden import SENTENCES, golden_batches, golden_embedder, golden_model
+
+from elmo.embed import sweep as sweep_module
+from elmo.embed.choice import choose
+from elmo.errors import ConfigError
+from elmo.model.mix import ScalarMix
+
+
+@pytest.fixture(scope="module")
+def embedder():
+    return golden_embedder("allennlp")
+
+
+def test_shapes_of_one_sentence_and_of_several(embedder) -> None:
+    assert embedder.layers("The cat sat .").shape == (3, 4, 32)
+    assert embedder.embed("The cat sat.").shape == (4, 32)
+    assert [v.shape for v in embedder.embed(["A cat .", ["pre", "tokenised"], ""])] == [(3, 32), (2, 32), (0, 32)]
+    assert embedder.encode("The cat sat .").shape == (32,)
+    assert embedder.encode(["The cat .", "", "It ."]).shape == (3, 32)
+    assert isinstance(embedder.embed("One .", output="torch"), torch.Tensor)
+    assert embedder.encode(["One ."], convert_to_tensor=True).shape == (1, 32)
+
+
+@pytest.mark.parametrize("empty", [[], [""], [[]], ["   "], ["", "word", []]])
+def test_empty_input_keeps_its_place(embedder, empty) -> None:
+    found = embedder.layers(empty)
+    assert len(found) == len(empty)
+    assert all(v.shape[0] == 3 and v.shape[2] == 32 and np.isfinite(v).all() for v in found)
+    assert np.isfinite(embedder.encode(empty)).all()
+
+
+@pytest.mark.parametrize("kind", ["allennlp", "bilm-tf"])
+def test_carry_replays_the_reference(kind: str) -> None:
+    embedder = golden_embedder(kind, state="carry")
+    for sentences, expected in golden_batches(kind):
+        for vectors, wanted in zip(embedder.embed(sentences, layers="top"), expected, strict=True):
+            np.testing.assert_allclose(vectors, wanted, atol=2e-6)
+
+
+def test_carry_over_one_stream_equals_call_by_call() -> None:
+    sentences = [s for batch, _ in golden_batches("allennlp") for s in batch]
+    expected = [e for _, batch in golden_batches("allennlp") for e in batch]
+    found = golden_embedder("allennlp", state="carry").stream(sentences, layers="top", batch_size=3)
+    for vectors, wanted in zip(found, expected, strict=True):
+        np.testing.assert_allclose(vectors, wanted, atol=2e-6)
+
+
+def test_carry_depends_on_the_past_until_it_is_reset() -> None:
+    embedder = golden_embedder("allennlp", state="carry")
+    first, second = embedder.embed(SENTENCES[0:1])[0], embedder.embed(SENTENCES[0:1])[0]
+    assert np.abs(first - second).max() > 1e-2
+    embedder.reset_state()
+    np.testing.assert_array_equal(embedder.embed(SENTENCES[0:1])[0], first)
+
+
+@pytest.mark.parametrize("state", ["reset", "warm"])
+@hypothesis.settings(max_examples=12)
+@hypothesis.given(seed=st.integers(0, 10**6), rows=st.integers(1, 64), tokens=st.sampled_from([8, 50, 8192]))
+def test_vectors_depend_on_the_sentence_alone(state: str, seed: int, rows: int, tokens: int) -> None:
+    chance = random.Random(seed)
+    words = [w for s in SENTENCES for w in s]
+    sentences = [chance.choices(words, k=chance.choice([1, 2, 5, 30])) for _ in range(chance.randint(1, 12))]
+    embedder = golden_embedder("allennlp", state=state)
+    together = embedder.layers(sentences, batch_size=rows, max_tokens=tokens)
+    order = list(range(len(sentences)))
+    chance.shuffle(order)
+    shuffled = embedder.layers([sentences[i] for i in order])
+    for place, i in enumerate(order):
+        alone = golden_embedder("allennlp", state=state).layers([sentences[i]])[0]
+        np.testing.assert_allclose(together[i], alone, atol=1e-5)
+        np.testing.assert_allclose(shuffled[place], alone, atol=1e-5)
+
+
+def test_repeated_calls_are_equal_to_the_bit(embedder) -> None:
+    first = embedder.layers(SENTENCES)
+    for _ in range(3):
+        for a, b in zip(first, embedder.layers(SENTENCES), strict=True):
+            np.testing.assert_array_equal(a, b)
+
+
+def test_warm_differs_from_reset_and_is_fixed() -> None:
+    warm, again = (golden_embedder("allennlp", state="warm").embed("The cat .") for _ in range(2))
+    np.testing.assert_array_equal(warm, again)
+    assert np.abs(warm - golden_embedder("allennlp").embed("The cat .")).max() > 1e-3
+
+
+def test_one_and_two_threads_agree(embedder) -> None:
+    threads = torch.get_num_threads()
+    try:
+        torch.set_num_threads(1)
+        one = golden_embedder("allennlp").layers(SENTENCES)
+        torch.set_num_threads(2)
+        two = golden_embedder("allennlp").layers(SENTENCES)
+    finally:
+        torch.set_num_threads(threads)
+    for a, b in zip(one, two, strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-5)
+
+
+def test_eight_threads_of_callers_get_their_own_vectors(embedder) -> None:
+    expected = embedder.layers(SENTENCES)
+    wrong: list[int] = []
+
+    def call(number: int) -> None:
+        for _ in range(5):
+            if np.abs(embedder.layers([SENTENCES[number % 4]])[0] - expected[number % 4]).max() > 1e-5:
+                wrong.append(number)
+
+    callers = [threading.Thread(target=call, args=(n,)) for n in range(8)]
+    for caller in callers:
+        caller.start()
+    for caller in callers:
+        caller.join()
+    assert not wrong
+
+
+def test_layers_can_be_chosen(embedder) -> None:
+    every = embedder.layers([SENTENCES[0]])[0]
+    np.testing.assert_array_equal(embedder.embed([SENTENCES[0]], layers="top")[0], every[2])
+    np.testing.assert_array_equal(embedder.embed([SENTENCES[0]], layers=1)[0], every[1])
+    np.testing.assert_array_equal(embedder.embed([SENTENCES[0]], layers="0")[0], every[0])
+    np.testing.assert_allclose(embedder.embed([SENTENCES[0]])[0], every.mean(0), atol=1e-6)
+    np.testing.assert_allclose(
+        embedder.embed([SENTENCES[0]], layers=[0.5, 0.0, 2.0])[0], 0.5 * every[0] + 2 * every[2], atol=1e-6
+    )
+    np.testing.assert_allclose(embedder.embed([SENTENCES[0]], layers="0.5,0,2")[0], 0.5 * every[0] + 2 * every[2], atol=1e-6)
+    mix = ScalarMix(3)
+    with torch.no_grad():
+        mix.weights.copy_(torch.tensor([0.3, -1.0, 2.0]))
+        mix.gamma.fill_(0.7)
+    expected = mix(torch.from_numpy(every)[:, None])[0].detach().numpy()
+    np.testing.assert_allclose(embedder.embed([SENTENCES[0]], layers=mix)[0], expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("layers", ["both", "1,2", 3, -4, [1.0], ScalarMix(2), ScalarMix(3, layer_norm="token")])
+def test_layers_that_do_not_exist_are_refused(embedder, layers) -> None:
+    with pytest.raises(ConfigError):
+        embedder.embed("word", layers=layers)
+
+
+def test_pooling_counts_real_tokens_only(embedder) -> None:
+    vectors = embedder.embed([SENTENCES[0], SENTENCES[2]])
+    np.testing.assert_allclose(embedder.encode([SENTENCES[0], SENTENCES[2]])[1], vectors[1].mean(0), atol=1e-6)
+    np.testing.assert_allclose(embedder.encode([SENTENCES[0]], pooling="max")[0], vectors[0].max(0), atol=1e-6)
+    lengths = np.linalg.norm(embedder.encode([SENTENCES[0], ""], normalize_embeddings=True), axis=1)
+    np.testing.assert_allclose(lengths, [1.0, 0.0], atol=1e-6)
+    with pytest.raises(ConfigError, match="pooling"):
+        embedder.encode(["a"], pooling="median")
+
+
+def test_a_long_document_in_chunks_is_the_document_whole(monkeypatch) -> None:
+    words = [w for s in SENTENCES for w in s] * 40
+    whole = golden_embedder("allennlp").layers([words, ["short"]])
+    monkeypatch.setattr(sweep_module, "CHUNK_TOKENS", 64)
+    chunked = golden_embedder("allennlp").layers([words, ["short"]])
+    for a, b in zip(whole, chunked, strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-5)
+
+
+def test_the_word_cache_is_bounded_and_changes_nothing() -> None:
+    sentences = [[f"word{i}", "and", f"word{i + 1}"] for i in range(200)]
+    small, large = golden_embedder("allennlp", cache_words=7), golden_embedder("allennlp")
+    for _ in range(2):
+        for a, b in zip(small.layers(sentences), large.layers(sentences), strict=True):
+            np.testing.assert_allclose(a, b, atol=1e-6)
+    assert len(small.words) == 7
+    assert len(large.words) == 202
+
+
+def test_a_word_is_computed_once(monkeypatch) -> None:
+    embedder = golden_embedder("allennlp")
+    seen: list[int] = []
+    encode = embedder.words._encode
+    monkeypatch.setattr(embedder.words, "_encode", lambda rows: seen.append(len(rows)) or encode(rows))
+    embedder.embed([["a", "b", "a"], ["b", "c"]])
+    embedder.embed([["c", "a", "d"]])
+    assert sum(seen) == 2 + 3 + 1  # two boundaries, then each distinct word once
+
+
+def test_huge_tokens_are_cut_not_kept() -> None:
+    embedder = golden_embedder("allennlp")
+    huge = "x" * 1_000_000
+    np.testing.assert_allclose(embedder.embed([[huge]])[0], embedder.embed([["x" * 48]])[0], atol=1e-6)
+    assert sum(len(key) for key in embedder.words._known) < 300
+
+
+def test_dtypes_are_chosen_by_name() -> None:
+    exact = golden_embedder("allennlp", dtype="float64").layers([SENTENCES[0]])[0]
+    assert exact.dtype == np.float64
+    np.testing.assert_allclose(golden_embedder("allennlp").layers([SENTENCES[0]])[0], exact, atol=1e-5)
+    rough = golden_embedder("allennlp", dtype="bfloat16").layers([SENTENCES[0]])[0]
+    assert rough.dtype == np.float32
+    assert 1e-4 < np.abs(rough - exact).max() < 0.5
+    with pytest.raises(ConfigError, match="dtype"):
+        golden_embedder("allennlp", dtype="int3")
+
+
+def test_choosing_all_layers_copies_nothing() -> None:
+    layers = torch.randn(3, 1, 2, 4)
+    assert choose("all", 3).apply(layers).data_ptr() == layers.data_ptr()
+
+
+def test_special_looking_tokens_are_text(embedder) -> None:
+    begin = golden_model("allennlp").token_encoder(torch.from_numpy(embedder.indexer.begin)[None])[0]
+    assert np.abs(embedder.embed([["<S>"]], layers=0)[0][0, :16] - begin.detach().numpy()).max() > 1e-3

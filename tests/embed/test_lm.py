@@ -1,0 +1,109 @@
+"""The language model's view against the oracle: scores, perplexity, substitutes, bounded memory."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import numpy as np
+import oracle
+import pytest
+import torch
+from golden import SENTENCES, golden_embedder, random_bilm
+
+from elmo.embed.embedder import Embedder
+from elmo.embed.lm import LanguageModel
+from elmo.errors import ConfigError, WeightsError
+from elmo.model.bilm import BiLM
+from elmo.model.config import HeadConfig
+from elmo.model.head import SoftmaxHead
+from elmo.text.indexer import ByteIndexer
+from elmo.text.vocab import Vocabulary
+
+VOCAB = ["<S>", "</S>", "<UNK>", "the", "bank", "of", "river", "was", ".", "one", "steep"]
+
+
+def model_with_softmax(seed: int):
+    """A random biLM with a random softmax over VOCAB, as an embedder and as the oracle's arrays."""
+    options, weights, plain = random_bilm(seed, char_input=True, bidirectional=True)
+    model = BiLM(dataclasses.replace(plain.config, head=HeadConfig(vocab_size=len(VOCAB))))
+    model.load_state_dict(plain.state_dict(), strict=False)
+    rng = np.random.default_rng(seed)
+    W = rng.normal(size=tuple(model.head.weight.shape)).astype(np.float32)
+    b = rng.normal(size=len(VOCAB)).astype(np.float32)
+    model.head.weight.data, model.head.bias.data = torch.from_numpy(W), torch.from_numpy(b)
+    indexer = ByteIndexer(plain.config.chars.max_chars)
+    return options, weights, W, b, Embedder(model, indexer, vocab=Vocabulary(VOCAB))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_scores_agree_with_the_oracle(seed: int) -> None:
+    options, weights, W, b, embedder = model_with_softmax(seed)
+    for scores, tokens in zip(LanguageModel(embedder).scores(SENTENCES), SENTENCES, strict=True):
+        forward, backward, _ = oracle.lm_log_probs(options, weights, tokens, VOCAB, W, b)
+        np.testing.assert_allclose(scores.forward, forward, atol=1e-4)
+        np.testing.assert_allclose(scores.backward, backward, atol=1e-4)
+        assert scores.tokens == tokens
+        assert scores.log_prob == pytest.approx((forward.sum() + backward.sum()) / 2, abs=1e-3)
+
+
+def test_perplexity_is_what_its_definition_says() -> None:
+    options, weights, W, b, embedder = model_with_softmax(1)
+    found = LanguageModel(embedder).perplexity([*SENTENCES, ""])
+    expected = [oracle.lm_log_probs(options, weights, tokens, VOCAB, W, b)[:2] for tokens in SENTENCES]
+    forward = -np.concatenate([f for f, _ in expected]).mean()
+    backward = -np.concatenate([f for _, f in expected]).mean()
+    assert found.forward == pytest.approx(math.exp(forward), rel=1e-4)
+    assert found.backward == pytest.approx(math.exp(backward), rel=1e-4)
+    assert found.mean == pytest.approx(math.sqrt(found.forward * found.backward), rel=1e-6)
+    assert found.num_words == sum(map(len, SENTENCES))
+    assert found.num_predictions == found.num_words + len(SENTENCES)
+    assert found.num_unknown == sum(w not in VOCAB for s in SENTENCES for w in s)
+    assert "state reset" in found.definition
+
+
+def test_substitutes_are_the_likeliest_of_both_directions() -> None:
+    options, weights, W, b, embedder = model_with_softmax(2)
+    tokens = SENTENCES[0]
+    (found,) = LanguageModel(embedder).substitutes(tokens, 1, k=5)
+    layers, _ = oracle.run(options, weights, [tokens])
+    P = W.shape[1]
+    total = np.zeros(len(VOCAB))
+    for state in (layers[0][-1, 1, :P], layers[0][-1, 3, P:]):  # before and after the word at place 1
+        logits = W @ state + b
+        total += logits - np.log(np.exp(logits).sum())
+    best = np.argsort(-total)[:5]
+    assert [s.word for s in found] == [VOCAB[i] for i in best]
+    np.testing.assert_allclose([s.log_prob for s in found], total[best], atol=1e-4)
+    assert len(LanguageModel(embedder).substitutes(tokens, k=2)) == len(tokens)
+
+
+def test_vocabulary_blocks_do_not_change_anything() -> None:
+    head = SoftmaxHead(1000, 16)
+    hidden, targets = torch.randn(7, 16), torch.randint(0, 1000, (7,))
+    with torch.no_grad():
+        expected = torch.log_softmax(hidden @ head.weight.t() + head.bias, dim=-1)
+        found = head.log_probs(hidden, targets, block=37)
+        values, ids = head.best([hidden, hidden], 10, block=37)
+    torch.testing.assert_close(found, expected.gather(1, targets[:, None])[:, 0], atol=1e-5, rtol=0)
+    wanted, where = (2 * expected).topk(10)
+    torch.testing.assert_close(values, wanted, atol=1e-4, rtol=0)
+    assert torch.equal(ids, where)
+
+
+def test_a_model_without_a_softmax_says_so() -> None:
+    with pytest.raises(WeightsError, match="no softmax"):
+        LanguageModel(golden_embedder("allennlp"))
+
+
+def test_a_vocabulary_of_another_size_is_refused() -> None:
+    *_, embedder = model_with_softmax(0)
+    embedder.vocab = Vocabulary(VOCAB[:-1])
+    with pytest.raises(WeightsError, match="11 words and the vocabulary 10 words"):
+        LanguageModel(embedder)
+
+
+def test_a_place_outside_the_sentence_is_refused() -> None:
+    *_, embedder = model_with_softmax(0)
+    with pytest.raises(ConfigError, match="position 9"):
+        LanguageModel(embedder).substitutes("the bank .", 9)

@@ -1,0 +1,193 @@
+"""The network against the published vectors and against the independent oracle."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+
+import hypothesis
+import hypothesis.strategies as st
+import numpy as np
+import oracle
+import pytest
+import torch
+from golden import GOLDEN, SENTENCES, golden_batches, golden_model, random_bilm
+
+from elmo.model.bilm import BiLM
+from elmo.model.config import PRESETS, num_parameters
+from elmo.model.lstm import State
+from elmo.text.batch import make_batch
+from elmo.text.indexer import ByteIndexer
+
+def run(model: BiLM, sentences: list[list[str]], state: State | None = None):
+    batch = make_batch(sentences, ByteIndexer(model.config.chars.max_chars))
+    with torch.no_grad():
+        return model(torch.from_numpy(batch.ids), torch.from_numpy(batch.mask), state)
+
+
+@pytest.mark.parametrize("kind", GOLDEN)
+def test_carried_state_gives_the_published_vectors(kind: str) -> None:
+    model, state, worst = golden_model(kind), None, 0.0
+    for sentences, expected in golden_batches(kind):
+        out = run(model, sentences, state)
+        state = out.state
+        for row, vectors in enumerate(expected):
+            worst = max(worst, float(np.abs(out.layers[-1, row, 1 : len(vectors) + 1].numpy() - vectors).max()))
+    assert worst < 2e-6  # float32 rounding of two implementations; the mistakes of the next test give 4e-4 and more
+
+
+@pytest.mark.parametrize("kind", GOLDEN)
+def test_reset_state_gives_batch_zero_and_nothing_after(kind: str) -> None:
+    model = golden_model(kind)
+    for number, (sentences, expected) in enumerate(golden_batches(kind)):
+        out = run(model, sentences)
+        gap = max(
+            float(np.abs(out.layers[-1, row, 1 : len(e) + 1].numpy() - e).max()) for row, e in enumerate(expected)
+        )
+        assert gap < 2e-6 if number == 0 else gap > 1e-2
+
+
+@hypothesis.settings(max_examples=40)
+@hypothesis.given(seed=st.integers(0, 2**32 - 1), layers=st.integers(1, 4))
+def test_random_models_agree_with_the_oracle(seed: int, layers: int) -> None:
+    options, weights, model = random_bilm(seed, char_input=True, n_layers=layers)
+    batches = [SENTENCES[:3], SENTENCES[2:]]
+    expected_state, state = None, None
+    for sentences in batches:
+        expected, expected_state = oracle.run(options, weights, sentences, expected_state)
+        known = None if state is None else State(state.h[:, :, : len(sentences)], state.c[:, :, : len(sentences)])
+        out = run(model, sentences, known)
+        for row, sentence in enumerate(sentences):
+            # float32 against float64; the oracle's own float32 copy strays by 2.6e-6 at worst
+            np.testing.assert_allclose(out.layers[:, row, : len(sentence) + 2].numpy(), expected[row], atol=1e-5)
+        state = out.state
+
+
+@hypothesis.settings(max_examples=15)
+@hypothesis.given(seed=st.integers(0, 2**32 - 1), both=st.booleans())
+def test_word_level_and_one_directional_models_agree_with_the_oracle(seed: int, both: bool) -> None:
+    options, weights, model = random_bilm(seed, char_input=False, bidirectional=both, vocab_size=9)
+    vocab = ["<S>", "</S>", "<UNK>", "the", "cat", "sat", ".", "a", "on"]
+    tokens = ["the", "unheard", "cat", "sat", "."]
+    expected, _ = oracle.run(options, weights, [tokens], vocab=vocab)
+    ids = oracle.input_ids(options, tokens, vocab)
+    with torch.no_grad():
+        out = model(torch.tensor(np.asarray(ids))[None, :, None])
+    np.testing.assert_allclose(out.layers[:, 0].numpy(), expected[0], atol=1e-5)
+
+
+def _gate_order(model: BiLM) -> None:
+    for layer in model.modules():
+        if hasattr(layer, "kernel"):
+            i, j, f, o = layer.kernel.data.chunk(4, dim=1)
+            layer.kernel.data = torch.cat([i, f, j, o], dim=1)
+
+
+def _no_forget_bias(model: BiLM) -> None:
+    for layer in model.modules():
+        if hasattr(layer, "forget_bias"):
+            layer.forget_bias = 0.0
+
+
+def _no_clip(model: BiLM) -> None:
+    for layer in model.modules():
+        if hasattr(layer, "cell_clip"):
+            layer.cell_clip = layer.proj_clip = None
+
+
+def _highway_sense(model: BiLM) -> None:
+    for highway in model.token_encoder.chars.highways:
+        highway.carry.weight.data.neg_()
+        highway.carry.bias.data.neg_()
+
+
+def _skip(model: BiLM) -> None:
+    for stack in model.stacks:
+        stack.skip = not stack.skip
+
+
+@pytest.mark.parametrize("kind", GOLDEN)
+@pytest.mark.parametrize("mistake", [_gate_order, _no_forget_bias, _no_clip, _highway_sense, _skip])
+def test_a_planted_mistake_is_seen(kind: str, mistake) -> None:
+    model = golden_model(kind)
+    mistake(model)
+    sentences, expected = next(golden_batches(kind))
+    out = run(model, sentences)
+    assert max(float(np.abs(out.layers[-1, r, 1 : len(e) + 1].numpy() - e).max()) for r, e in enumerate(expected)) > 1e-4
+
+
+def test_padding_and_row_order_do_not_matter() -> None:
+    model = golden_model("allennlp")
+    together = run(model, SENTENCES)
+    backwards = run(model, SENTENCES[::-1])
+    for row, sentence in enumerate(SENTENCES):
+        n = len(sentence) + 2
+        alone = run(model, [sentence]).layers[:, 0]
+        torch.testing.assert_close(together.layers[:, row, :n], alone, atol=1e-6, rtol=0)
+        torch.testing.assert_close(backwards.layers[:, len(SENTENCES) - 1 - row, :n], alone, atol=1e-6, rtol=0)
+        assert not together.layers[:, row, n:].any()
+
+
+def test_two_halves_with_state_are_one_stream() -> None:
+    model = golden_model("allennlp")
+    tokens = model.token_encoder(torch.from_numpy(make_batch(SENTENCES[:1], ByteIndexer()).ids)[0])[None]  # (1, T, P)
+    stack, zero = model.stacks[0], model.zero_state(1)
+    whole, end = stack(tokens, None, State(zero.h[0], zero.c[0]))
+    first, middle = stack(tokens[:, :4], None, State(zero.h[0], zero.c[0]))
+    second, after = stack(tokens[:, 4:], None, middle)
+    torch.testing.assert_close(torch.cat([first, second], dim=2), whole, atol=1e-6, rtol=0)
+    torch.testing.assert_close(after.h, end.h, atol=1e-6, rtol=0)
+    torch.testing.assert_close(after.c, end.c, atol=1e-6, rtol=0)
+
+
+def test_a_fully_masked_row_keeps_its_state_and_gives_zeros() -> None:
+    model = golden_model("allennlp")
+    batch = make_batch([SENTENCES[0], []], ByteIndexer())
+    mask = torch.from_numpy(batch.mask).clone()
+    mask[1] = False
+    start = State(*(torch.randn_like(part) for part in model.zero_state(2)))
+    with torch.no_grad():
+        out = model(torch.from_numpy(batch.ids), mask, start)
+    assert not out.layers[:, 1].any()
+    torch.testing.assert_close(out.state.h[:, :, 1], start.h[:, :, 1])
+    torch.testing.assert_close(out.state.c[:, :, 1], start.c[:, :, 1])
+
+
+def test_only_the_used_columns_are_convolved_and_nothing_changes() -> None:
+    model = golden_model("allennlp")
+    chars = model.token_encoder.chars
+    rows = torch.from_numpy(make_batch([["a", "bcd", "e" * 47, "f" * 80]], ByteIndexer()).ids[0])
+    whole, used = chars(rows), chars._used_columns
+    try:
+        chars._used_columns = lambda ids: ids
+        plain = chars(rows)
+    finally:
+        chars._used_columns = used
+    for row in range(len(rows)):
+        assert torch.equal(chars(rows[row : row + 1])[0], chars(rows[row : row + 1])[0])
+    torch.testing.assert_close(whole, plain, atol=0, rtol=0)
+    torch.testing.assert_close(chars(rows[:2]), plain[:2], atol=1e-6, rtol=0)
+
+
+@pytest.mark.parametrize("name, parameters", [("small", 13_593_296), ("medium", 28_027_728), ("original", 93_600_848)])
+def test_presets_have_the_published_sizes(name: str, parameters: int) -> None:
+    with torch.device("meta"):
+        model = BiLM(PRESETS[name])
+    assert sum(p.numel() for p in model.parameters()) == num_parameters(PRESETS[name]) == parameters
+
+
+def test_copies_and_pickles_give_the_same_vectors() -> None:
+    model = golden_model("allennlp")
+    expected = run(model, SENTENCES).layers
+    for twin in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
+        assert torch.equal(run(twin, SENTENCES).layers, expected)
+    fresh = BiLM(model.config)
+    fresh.load_state_dict(model.state_dict())
+    assert torch.equal(run(fresh.eval(), SENTENCES).layers, expected)
+
+
+def test_gradients_reach_every_parameter() -> None:
+    model = BiLM(PRESETS["tiny"])
+    batch = make_batch(SENTENCES, ByteIndexer())
+    model(torch.from_numpy(batch.ids)).layers.square().sum().backward()
+    assert all(p.grad is not None and bool(p.grad.any()) for p in model.parameters())

@@ -1,0 +1,454 @@
+"""A slow, plain biLM in NumPy float64: the book of truth that the fast code is compared with.
+
+It shares no code with the elmo package and knows only the published file layout. One sentence is one row; nothing is
+padded or batched; every recurrence is a visible loop. Arrays keep their published names in a flat dict, for example
+"char_embed", "CNN/W_cnn_0" or "RNN_0/RNN/MultiRNNCell/Cell0/LSTMCell/W_0". Options are the published options.json.
+
+    options, weights = load("options.json", "weights.hdf5")
+    layers, state = run(options, weights, [["The", "cat", "sat", "."]])     # layers[0]: (L+1, 4 + 2, 2P)
+
+It is long because it is one closed world: files, ids, the network, what stands on top, and (last) random models to test
+with. Letters in shapes: T tokens with boundaries, C characters a token, E character vector, F filters, P projection,
+H cell, L layers, D = 2P (P when unidirectional), V vocabulary, n tokens without boundaries.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+
+Options = dict[str, Any]
+Weights = dict[str, np.ndarray]
+RowState = list[list[tuple[np.ndarray, np.ndarray]]]  # [direction][layer] = (h (P,), c (H,)); direction 0 is forward
+
+BEGIN_SENTENCE, END_SENTENCE, BEGIN_WORD, END_WORD, PADDING = 256, 257, 258, 259, 260  # before the +1 shift
+
+
+# ---- files ----
+
+
+def load(options_path: str | Path, weights_path: str | Path) -> tuple[Options, Weights]:
+    """Options and every dataset of the weights file under its full name."""
+    options = json.loads(Path(options_path).read_text(encoding="utf-8"))
+    weights: Weights = {}
+
+    def keep(name: str, item: h5py.Dataset | h5py.Group) -> None:
+        if isinstance(item, h5py.Dataset):
+            weights[name] = item[...]
+
+    with h5py.File(weights_path, "r") as file:
+        file.visititems(keep)
+    return options, weights
+
+
+def write(folder: str | Path, options: Options, weights: Weights) -> tuple[Path, Path]:
+    """Writes options.json and weights.hdf5 (float32) into an existing folder; gives their paths."""
+    options_path, weights_path = Path(folder) / "options.json", Path(folder) / "weights.hdf5"
+    options_path.write_text(json.dumps(options, indent=2), encoding="utf-8")
+    with h5py.File(weights_path, "w") as file:
+        for name, array in weights.items():
+            file.create_dataset(name, data=array, dtype="float32")
+    return options_path, weights_path
+
+
+# ---- ids ----
+
+
+def char_ids(tokens: list[str], max_chars: int) -> np.ndarray:
+    """Character ids (n+2, max_chars): a row for <S>, one per token, a row for </S>. Shifted by +1, 0 = no character.
+
+    "<S>" and "</S>" among the tokens become the boundary rows too. Tokens are cut to max_chars - 2 UTF-8 bytes.
+    """
+    rows = []
+    for token in ["<S>", *tokens, "</S>"]:
+        if token == "<S>":
+            inside = [BEGIN_SENTENCE]
+        elif token == "</S>":
+            inside = [END_SENTENCE]
+        else:
+            inside = list(token.encode("utf-8", "ignore")[: max_chars - 2])
+        row = [BEGIN_WORD, *inside, END_WORD]
+        row += [PADDING] * (max_chars - len(row))
+        rows.append([i + 1 for i in row])
+    return np.array(rows, dtype=np.int64)
+
+
+def vocab_ids(tokens: list[str], vocab: list[str]) -> np.ndarray:
+    """Line numbers (n+2,) of <S>, the tokens and </S> in the vocabulary, unshifted: these are the softmax targets.
+
+    A word not in the vocabulary is <UNK>; -1 where <S>, </S> or <UNK> itself is missing.
+    """
+    number = {word: k for k, word in enumerate(vocab)}
+    unknown = number.get("<UNK>", -1)
+    inner = [number.get(token, unknown) for token in tokens]
+    return np.array([number.get("<S>", -1), *inner, number.get("</S>", -1)], dtype=np.int64)
+
+
+def input_ids(options: Options, tokens: list[str], vocab: list[str] | None) -> np.ndarray:
+    """What the token layer reads: (n+2, C) characters, or (n+2,) words; both shifted by +1."""
+    if "char_cnn" in options:
+        return char_ids(tokens, options["char_cnn"]["max_characters_per_token"])
+    if vocab is None:
+        raise ValueError("a word-input model needs vocab")
+    return vocab_ids(tokens, vocab) + 1
+
+
+# ---- token layer ----
+
+
+def token_vectors(options: Options, weights: Weights, ids: np.ndarray) -> np.ndarray:
+    """Context-free vectors (T, P) of shifted ids: (T, C) characters, or (T,) words of a model without char_cnn.
+
+    Padding characters are ordinary characters here. A row of zeros has zero character vectors, so act(bias) goes in.
+    """
+    if "char_cnn" not in options:
+        table = weights["embedding"].astype(np.float64)  # (V, P)
+        return np.vstack([np.zeros((1, table.shape[1])), table])[ids]  # (T, P)
+
+    cnn = options["char_cnn"]
+    table = weights["char_embed"].astype(np.float64)  # (261, E)
+    if table.shape[0] != 261:
+        raise ValueError(f"char_embed has {table.shape[0]} rows, the published layout has 261")
+    chars = np.vstack([np.zeros((1, table.shape[1])), table])[ids]  # (T, C, E)
+
+    pooled = []
+    for k, (width, _) in enumerate(cnn["filters"]):
+        kernel = weights[f"CNN/W_cnn_{k}"].astype(np.float64)[0]  # (width, E, n)
+        bias = weights[f"CNN/b_cnn_{k}"].astype(np.float64)  # (n,)
+        windows = []
+        for start in range(chars.shape[1] - width + 1):
+            value = bias
+            for j in range(width):
+                value = value + chars[:, start + j] @ kernel[j]
+            windows.append(value)  # (T, n)
+        pooled.append(np.max(windows, axis=0))
+    x = np.concatenate(pooled, axis=1)  # (T, F)
+    if cnn["activation"] not in ("relu", "tanh"):
+        raise ValueError(f"activation is {cnn['activation']!r}, expected relu or tanh")
+    x = relu(x) if cnn["activation"] == "relu" else np.tanh(x)
+
+    for k in range(cnn.get("n_highway") or 0):
+        w = {name: weights[f"CNN_high_{k}/{name}"].astype(np.float64) for name in HIGHWAY}
+        gate = sigmoid(x @ w["W_carry"] + w["b_carry"])  # "carry" in the file is the share of the new value
+        x = gate * relu(x @ w["W_transform"] + w["b_transform"]) + (1.0 - gate) * x
+
+    if x.shape[1] != options["lstm"]["projection_dim"]:
+        x = x @ weights["CNN_proj/W_proj"].astype(np.float64) + weights["CNN_proj/b_proj"].astype(np.float64)  # (T, P)
+    return x
+
+
+# ---- LSTM stacks ----
+
+
+def num_directions(options: Options) -> int:
+    return 2 if options.get("bidirectional", True) else 1
+
+
+def num_layers(options: Options) -> int:
+    return options["lstm"].get("n_layers", 1)
+
+
+def cell_prefix(options: Options, weights: Weights, direction: int, layer: int) -> str:
+    """Start of the names of one LSTM cell; files dumped with one layer or one direction lack a level each."""
+    names = [f"RNN_{direction}/RNN/MultiRNNCell/Cell{layer}/LSTMCell"]
+    if num_layers(options) == 1:
+        names.append(f"RNN_{direction}/RNN/LSTMCell")
+    if num_directions(options) == 1:
+        names += [name.removeprefix("RNN_0/") for name in names]
+    for name in names:
+        if f"{name}/W_0" in weights:
+            return name
+    raise KeyError(f"no W_0 under any of {names}")
+
+
+def lstm_layer(
+    options: Options, weights: Weights, direction: int, layer: int, x: np.ndarray, state: tuple[np.ndarray, np.ndarray]
+) -> tuple[np.ndarray, tuple[np.ndarray, np.ndarray]]:
+    """Outputs (T, P) and last (h, c) of one layer over x (T, P) in the order given; outputs have the residual."""
+    lstm = options["lstm"]
+    prefix = cell_prefix(options, weights, direction, layer)
+    kernel = weights[f"{prefix}/W_0"].astype(np.float64)  # (P + P, 4H): input rows first; columns i, j, f, o
+    bias = weights[f"{prefix}/B"].astype(np.float64)  # (4H,)
+    projected = lstm["dim"] != lstm["projection_dim"]
+    h, c = state
+    outputs = []
+    for x_t in x:
+        i, j, f, o = np.split(np.concatenate([x_t, h]) @ kernel + bias, 4)
+        c = sigmoid(f + 1.0) * c + sigmoid(i) * np.tanh(j)  # (H,) the +1.0 is not in the file
+        c = clip(c, lstm.get("cell_clip"))
+        h = sigmoid(o) * np.tanh(c)
+        if projected:
+            h = h @ weights[f"{prefix}/W_P_0"].astype(np.float64)  # (P,)
+            h = clip(h, lstm.get("proj_clip"))  # without a projection nothing is clipped here
+        residual = layer > 0 and lstm.get("use_skip_connections", False)
+        outputs.append(h + x_t if residual else h)  # the recurrent h never has the residual
+    return np.array(outputs), (h, c)
+
+
+def lstm_stack(
+    options: Options, weights: Weights, direction: int, x: np.ndarray, state: list[tuple[np.ndarray, np.ndarray]]
+) -> tuple[list[np.ndarray], list[tuple[np.ndarray, np.ndarray]]]:
+    """Outputs [(T, P)] and last states of every layer of one direction, reading x (T, P) from first row to last."""
+    outputs, last = [], []
+    for layer in range(num_layers(options)):
+        x, layer_state = lstm_layer(options, weights, direction, layer, x, state[layer])
+        outputs.append(x)
+        last.append(layer_state)
+    return outputs, last
+
+
+def zero_state(options: Options) -> RowState:
+    """The state of a row that has read nothing."""
+    lstm = options["lstm"]
+    return [
+        [(np.zeros(lstm["projection_dim"]), np.zeros(lstm["dim"])) for _ in range(num_layers(options))]
+        for _ in range(num_directions(options))
+    ]
+
+
+def run_ids(
+    options: Options, weights: Weights, ids: np.ndarray, state: RowState | None = None
+) -> tuple[np.ndarray, RowState]:
+    """All layers (L+1, T, D) and last state of one row of shifted ids, boundaries already among them."""
+    state = zero_state(options) if state is None else state
+    x = token_vectors(options, weights, ids)  # (T, P)
+    forward, last = lstm_stack(options, weights, 0, x, state[0])
+    if num_directions(options) == 1:
+        return np.array([x, *forward]), [last]
+    backward, backward_last = lstm_stack(options, weights, 1, x[::-1], state[1])
+    layers = [np.concatenate([x, x], axis=1)]  # (T, D)
+    for ahead, back in zip(forward, backward, strict=True):
+        layers.append(np.concatenate([ahead, back[::-1]], axis=1))
+    return np.array(layers), [last, backward_last]
+
+
+def run(
+    options: Options,
+    weights: Weights,
+    sentences: list[list[str]],
+    state: list[RowState] | None = None,
+    vocab: list[str] | None = None,
+) -> tuple[list[np.ndarray], list[RowState]]:
+    """Layers (L+1, n+2, D) of each sentence, boundary positions included, and the state of every row.
+
+    Sentence k starts from state[k] (zeros where there is none). The state given is not changed; its rows beyond the
+    number of sentences are handed on. Forward state is the one after </S>, backward state the one after <S>.
+    """
+    rows = list(state or [])
+    rows += [zero_state(options) for _ in range(len(sentences) - len(rows))]
+    outputs = []
+    for k, tokens in enumerate(sentences):
+        layers, rows[k] = run_ids(options, weights, input_ids(options, tokens, vocab), rows[k])
+        outputs.append(layers)
+    return outputs, rows
+
+
+# ---- on top ----
+
+
+def mix(
+    layers: np.ndarray,
+    mask: np.ndarray,
+    w: np.ndarray | None,
+    gamma: float,
+    layer_norm: str | None = None,
+    top_only: bool = False,
+    eps: float = 1e-12,
+) -> np.ndarray:
+    """gamma * sum_l softmax(w)_l * layers_l for layers (L+1, ..., D) and a mask (...) of true positions.
+
+    layer_norm="batch": one mean and variance a layer over all true positions and features; applied to masked positions
+    too. top_only: gamma * layers[-1], without w and without layer norm.
+    """
+    layers = np.asarray(layers, dtype=np.float64)
+    if top_only:
+        return gamma * layers[-1]
+    if layer_norm not in (None, "batch"):
+        raise ValueError(f"layer_norm={layer_norm!r}, expected None or 'batch'")
+    w = np.asarray(w, dtype=np.float64)
+    shares = np.exp(w - w.max()) / np.exp(w - w.max()).sum()  # (L+1,)
+    total = np.zeros(layers.shape[1:])
+    for share, layer in zip(shares, layers, strict=True):
+        if layer_norm == "batch":
+            real = layer[np.asarray(mask, dtype=bool)]  # (true positions, D)
+            layer = (layer - real.mean()) / np.sqrt(real.var() + eps)
+        total += share * layer
+    return gamma * total
+
+
+def lm_log_probs(
+    options: Options,
+    weights: Weights,
+    tokens: list[str],
+    vocab: list[str],
+    softmax_w: np.ndarray,
+    softmax_b: np.ndarray,
+    state: RowState | None = None,
+) -> tuple[np.ndarray, np.ndarray | None, RowState]:
+    """Natural-log probabilities of one sentence, forward (n+1,) and backward (n+1,), and the stream's next state.
+
+    With <S> at position 0 and </S> at n+1: forward[k] is log p(token k+1 | tokens 0..k), backward[k] is
+    log p(token k | tokens k+1..n+1), k = 0..n. As in training, </S> is never a forward input nor <S> a backward one, so
+    the state handed on differs from run's. Unknown words are spelled on input and <UNK> as a target.
+    """
+    state = zero_state(options) if state is None else state
+    targets = vocab_ids(tokens, vocab)  # (n+2,)
+    if (targets < 0).any():
+        raise ValueError("the vocabulary lacks <S>, </S> or <UNK>")
+    x = token_vectors(options, weights, input_ids(options, tokens, vocab))  # (n+2, P)
+
+    def picked(top: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+        logits = top @ softmax_w.astype(np.float64).T + softmax_b.astype(np.float64)  # (n+1, V)
+        logits = logits - logits.max(axis=1, keepdims=True)
+        return logits[np.arange(len(wanted)), wanted] - np.log(np.exp(logits).sum(axis=1))
+
+    outputs, last = lstm_stack(options, weights, 0, x[:-1], state[0])
+    forward = picked(outputs[-1], targets[1:])
+    if num_directions(options) == 1:
+        return forward, None, [last]
+    outputs, backward_last = lstm_stack(options, weights, 1, x[:0:-1], state[1])  # positions n+1, n, ..., 1
+    backward = picked(outputs[-1], targets[-2::-1])[::-1]
+    return forward, backward, [last, backward_last]
+
+
+# ---- small functions ----
+
+HIGHWAY = ("W_carry", "b_carry", "W_transform", "b_transform")
+
+
+def relu(x: np.ndarray) -> np.ndarray:
+    return np.maximum(x, 0.0)
+
+
+def sigmoid(x: np.ndarray) -> np.ndarray:
+    return 0.5 * (1.0 + np.tanh(0.5 * x))  # the same function, without overflow
+
+
+def clip(x: np.ndarray, limit: float | None) -> np.ndarray:
+    return x if limit is None else np.clip(x, -limit, limit)
+
+
+# ---- random models ----
+
+
+def random_model(rng: np.random.Generator, **choices: Any) -> tuple[Options, Weights]:
+    """Options and float32 weights (published names); what is not among the choices is drawn.
+
+    Drawn: char_input, max_chars, char_dim, filters, activation, n_highway, cnn_projection (False: F == P; not used when
+    filters are chosen), projection_dim, lstm_projection (False: H == P), dim, n_layers, skip, cell_clip, proj_clip.
+    Not drawn: bidirectional (True), vocab_size (11: rows of "embedding" for word input and of the softmax), softmax
+    (False; True adds "softmax/W" (V, P) and "softmax/b" (V,)), dumped_names (False; True: the names of a training dump,
+    without MultiRNNCell for one layer and without RNN_k for one direction), tied (False; True: the softmax of a
+    word-input model reuses "embedding", so there is no "softmax/W").
+    """
+    unknown = set(choices) - CHOICES
+    if unknown:
+        raise TypeError(f"unknown choices: {sorted(unknown)}")
+
+    def choose(name: str, *values: Any) -> Any:
+        drawn = values[rng.integers(len(values))]  # drawn even when chosen, so that other draws stay the same
+        return choices.get(name, drawn)
+
+    projection_dim = choose("projection_dim", 2, 4, 6)
+    times = 3 if choose("lstm_projection", True, True, False) else 1
+    options: Options = {
+        "bidirectional": choices.get("bidirectional", True),
+        "lstm": {
+            "dim": choices.get("dim", projection_dim * times),
+            "projection_dim": projection_dim,
+            "n_layers": choose("n_layers", 1, 2, 3),
+            "use_skip_connections": choose("skip", True, False),
+            "cell_clip": choose("cell_clip", None, 0.6, 1.5, 3.0),
+            "proj_clip": choose("proj_clip", None, 0.2, 0.6, 3.0),
+        },
+    }
+    if choose("char_input", True, True, True, False):
+        max_chars = choose("max_chars", 8, 12, 50)
+        filters = choose("filters", [[1, 3], [2, 5]], [[3, 8]], [[1, 2], [2, 3], [5, 4]])
+        cnn_projection = choose("cnn_projection", True, True, False)
+        if "filters" not in choices and not cnn_projection:
+            filters = [[1, 1], [4, projection_dim - 1]]
+        elif "filters" not in choices:
+            filters = [*filters, [2, projection_dim]]  # the format wants F > P where there is a projection
+        options["char_cnn"] = {
+            "activation": choose("activation", "relu", "tanh"),
+            "embedding": {"dim": choose("char_dim", 3, 4)},
+            "filters": [list(pair) for pair in filters],
+            "max_characters_per_token": max_chars,
+            "n_characters": 262,
+            "n_highway": choose("n_highway", 0, 1, 2),
+        }
+    vocab_size = choices.get("vocab_size", 11)
+    if "char_cnn" not in options:
+        options["n_tokens_vocab"] = vocab_size
+        options["share_embedding_softmax"] = choices.get("tied", False)
+
+    shapes = weight_shapes(options, vocab_size, choices.get("softmax", False), choices.get("dumped_names", False))
+    return options, {name: random_array(rng, name, shape) for name, shape in shapes.items()}
+
+
+def weight_shapes(
+    options: Options, vocab_size: int = 0, softmax: bool = False, dumped_names: bool = False
+) -> dict[str, tuple[int, ...]]:
+    """Name -> shape of every dataset that the published layout has for these options."""
+    lstm = options["lstm"]
+    dim, projection_dim, n_layers = lstm["dim"], lstm["projection_dim"], lstm["n_layers"]
+    shapes: dict[str, tuple[int, ...]] = {}
+    if "char_cnn" in options:
+        cnn = options["char_cnn"]
+        shapes["char_embed"] = (261, cnn["embedding"]["dim"])
+        for k, (width, n) in enumerate(cnn["filters"]):
+            shapes[f"CNN/W_cnn_{k}"] = (1, width, cnn["embedding"]["dim"], n)
+            shapes[f"CNN/b_cnn_{k}"] = (n,)
+        n_filters = sum(n for _, n in cnn["filters"])
+        for k in range(cnn["n_highway"]):
+            for gate in ("carry", "transform"):
+                shapes[f"CNN_high_{k}/W_{gate}"] = (n_filters, n_filters)
+                shapes[f"CNN_high_{k}/b_{gate}"] = (n_filters,)
+        if n_filters != projection_dim:
+            shapes["CNN_proj/W_proj"] = (n_filters, projection_dim)
+            shapes["CNN_proj/b_proj"] = (projection_dim,)
+    else:
+        shapes["embedding"] = (vocab_size, projection_dim)
+    bidirectional = options.get("bidirectional", True)
+    for direction in range(2 if bidirectional else 1):
+        for layer in range(n_layers):
+            start = "RNN" if dumped_names and not bidirectional else f"RNN_{direction}/RNN"
+            middle = "" if dumped_names and n_layers == 1 else f"/MultiRNNCell/Cell{layer}"
+            cell = f"{start}{middle}/LSTMCell"
+            shapes[f"{cell}/W_0"] = (2 * projection_dim, 4 * dim)
+            shapes[f"{cell}/B"] = (4 * dim,)
+            if dim != projection_dim:
+                shapes[f"{cell}/W_P_0"] = (dim, projection_dim)
+    if softmax:
+        if not options.get("share_embedding_softmax", False):
+            shapes["softmax/W"] = (vocab_size, projection_dim)
+        shapes["softmax/b"] = (vocab_size,)
+    return shapes
+
+
+def random_array(rng: np.random.Generator, name: str, shape: tuple[int, ...]) -> np.ndarray:
+    """float32 values around the size that keeps activations near 1, so that gates move and clips bind."""
+    values = rng.standard_normal(shape)
+    if name.endswith("/b_carry"):
+        values = values - 1.0
+    elif len(shape) == 1:
+        values = 0.5 * values
+    elif name.startswith("CNN/W_cnn"):
+        values = values / np.sqrt(shape[1] * shape[2])
+    elif name.startswith(("CNN_high", "CNN_proj")):
+        values = values / np.sqrt(shape[0])
+    elif name.endswith(("/W_0", "/W_P_0")):
+        values = 1.2 * values / np.sqrt(shape[0])
+    return values.astype(np.float32)
+
+
+CHOICES = {
+    "char_input", "max_chars", "char_dim", "filters", "activation", "n_highway", "cnn_projection", "lstm_projection",
+    "projection_dim", "dim", "n_layers", "skip", "cell_clip", "proj_clip", "bidirectional", "vocab_size", "softmax",
+    "dumped_names", "tied",
+}  # fmt: skip
