@@ -1,0 +1,140 @@
+"""Lines of text files, streamed: where corpora and input files enter both data paths.
+
+A line ends at "\n" or "\r\n" and nowhere else, so that line numbers agree with every other tool: U+2028, U+0085, a
+vertical tab or a lone "\r" are characters of the line they stand in. Memory is bounded by the longest line allowed.
+"""
+
+from __future__ import annotations
+
+import logging
+import lzma
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal
+
+from elmo.errors import ConfigError, DataError
+from elmo.files import need, open_bytes
+
+log = logging.getLogger(__name__)
+
+BLOCK_BYTES = 1 << 20
+MAX_LINE_BYTES = 64 << 20
+_BOM = b"\xef\xbb\xbf"
+_DAMAGE = (EOFError, OSError, zlib.error, lzma.LZMAError)  # what gzip, bz2 and lzma raise on a damaged file
+
+
+def read_lines(
+    path: str | Path, *, errors: Literal["strict", "replace"] = "strict", max_line_bytes: int = MAX_LINE_BYTES
+) -> Iterator[str]:
+    """The lines of a UTF-8 file (.gz .bz2 .xz .zst are decompressed, "-" is standard input), without their ends.
+
+    A byte-order mark at the start is dropped; an empty file has no lines. Bytes that are not UTF-8 are a DataError that
+    names file, line and byte, or with errors="replace" become U+FFFD and are counted in one warning at the end.
+    """
+    if errors not in ("strict", "replace"):
+        raise ConfigError(f"errors={errors!r} is unknown.", "Use 'strict' or 'replace'.")
+    return _decode(path, errors == "replace", max_line_bytes)
+
+
+def _decode(path: str | Path, replace: bool, max_line_bytes: int) -> Iterator[str]:
+    replaced, first_replaced = 0, 0
+    offset = 0  # of the line's first byte, in the decompressed file
+    try:
+        for number, (line, ended) in enumerate(_byte_lines(path, max_line_bytes), 1):
+            content = line[:-1] if ended and line.endswith(b"\r") else line
+            skipped = len(_BOM) if number == 1 and content.startswith(_BOM) else 0
+            try:
+                text = content[skipped:].decode()
+            except UnicodeDecodeError as error:
+                if not replace:
+                    raise DataError(
+                        f"{path}:{number}: byte {offset + skipped + error.start} (0x{line[skipped + error.start]:02x}) "
+                        f"is not UTF-8 ({error.reason}).",
+                        'Convert the file to UTF-8, or continue past such bytes with errors="replace".',
+                    ) from error
+                text = content[skipped:].decode(errors="replace")
+                replaced += 1
+                first_replaced = first_replaced or number
+            offset += len(line) + ended
+            if text or ended:  # a file of nothing but a byte-order mark is empty
+                yield text
+    finally:
+        if replaced:
+            log.warning("%s: %d lines were not UTF-8, the first is line %d.", path, replaced, first_replaced)
+
+
+def _byte_lines(path: str | Path, max_line_bytes: int) -> Iterator[tuple[bytes, bool]]:
+    """Each line's bytes without "\n", and whether it had one: only the last can lack it."""
+    parts: list[bytes] = []  # the line that began in an earlier block
+    held = 0
+    number = 1
+    for block in _blocks(path):
+        first, *rest = block.split(b"\n")
+        parts.append(first)
+        held += len(first)
+        _check_length(path, number, held, max_line_bytes)
+        if not rest:
+            continue
+        yield b"".join(parts), True
+        for line in rest[:-1]:
+            number += 1
+            _check_length(path, number, len(line), max_line_bytes)
+            yield line, True
+        number += 1
+        parts, held = [rest[-1]], len(rest[-1])
+        _check_length(path, number, held, max_line_bytes)
+    if held:
+        yield b"".join(parts), False
+
+
+def _check_length(path: str | Path, number: int, length: int, limit: int) -> None:
+    if length > limit:
+        raise DataError(
+            f"{path}:{number}: the line is longer than {limit:,} bytes.", "Is this text, one sentence a line?"
+        )
+
+
+def _blocks(path: str | Path) -> Iterator[bytes]:
+    """A file's bytes, decompressed, about BLOCK_BYTES at a time; a cut or damaged file is a DataError."""
+    reached = 0
+    zst = Path(path).suffix == ".zst"
+    damage = (*_DAMAGE, need("zstandard", "zstd").ZstdError) if zst else _DAMAGE
+    blocks = _zst_blocks(path) if zst else _plain_blocks(path)
+    try:
+        for block in blocks:
+            reached += len(block)
+            yield block
+    except damage as error:
+        raise DataError(
+            f"{path}: cannot be read past byte {reached:,} of its text ({error or type(error).__name__}).",
+            "The file is cut short or damaged; fetch it again.",
+        ) from error
+
+
+def _plain_blocks(path: str | Path) -> Iterator[bytes]:
+    file = open_bytes(path)
+    try:
+        while block := file.read(BLOCK_BYTES):
+            yield block
+    finally:
+        if str(path) != "-":
+            file.close()
+
+
+def _zst_blocks(path: str | Path) -> Iterator[bytes]:
+    """All frames of a .zst file; unlike zstandard's own reader this one notices when the last frame is cut short."""
+    zstandard = need("zstandard", "zstd")
+    open_bytes(path).close()  # for its errors: no such file, a folder
+    with open(path, "rb") as file:
+        frame = None
+        while data := file.read(1024):  # at most 32 MB when decompressed, however hostile: 128 KB a block of 4 bytes
+            while data:
+                frame = frame or zstandard.ZstdDecompressor().decompressobj()
+                if block := frame.decompress(data):
+                    yield block
+                data = frame.unused_data if frame.eof else b""
+                if frame.eof:
+                    frame = None
+        if frame is not None:
+            raise EOFError("the last frame has no end")
