@@ -61,7 +61,8 @@ class BiLM(nn.Module):
         return BiLMOutput(layers=torch.cat([token_layer[None], contextual]), mask=mask, state=after)
 
     def zero_state(self, num_rows: int) -> State:
-        """A fresh memory: h (directions, L, B, P) and c (directions, L, B, H), all zero."""
+        """A fresh memory: h (directions, L, B, P) and c (directions, L, B, H), all zero; c is at least float32."""
         lstm, like = self.config.lstm, next(self.parameters())
         shape = (self.config.num_directions, lstm.num_layers, num_rows)
-        return State(like.new_zeros(*shape, lstm.proj_dim), like.new_zeros(*shape, lstm.cell_dim))
+        cell_dtype = torch.promote_types(like.dtype, torch.float32)
+        return State(like.new_zeros(*shape, lstm.proj_dim), like.new_zeros(*shape, lstm.cell_dim, dtype=cell_dtype))

@@ -40,16 +40,28 @@ class ProjectedLSTM(nn.Module):
                 nn.init.xavier_uniform_(weight)
         nn.init.zeros_(self.bias)
 
-    def forward(self, x: Tensor, mask: Tensor | None, state: State, reverse: bool = False) -> tuple[Tensor, State]:
-        """Reads left to right, or right to left with `reverse`; a row's state stands still where its mask is false."""
+    def forward(
+        self, x: Tensor, mask: Tensor | None, state: State, reverse: bool = False, fresh: Tensor | None = None
+    ) -> tuple[Tensor, State]:
+        """Reads left to right, or right to left with `reverse`.
+
+        A row's state stands still where `mask` (B, T) is false, and is forgotten before a step where `fresh` (B, T) is
+        true. Products are computed in x's dtype, the cell in its own (float32 where x is a half).
+        """
         B, T, P = x.shape
-        from_input = torch.addmm(self.bias, x.reshape(B * T, P), self.kernel[:P]).view(B, T, -1)  # (B, T, 4H)
-        recurrent = self.kernel[P:]  # (P, 4H)
+        kernel = self.kernel.to(x.dtype)
+        from_input = torch.addmm(self.bias.to(x.dtype), x.reshape(B * T, P), kernel[:P]).view(B, T, -1)  # (B, T, 4H)
+        recurrent = kernel[P:]  # (P, 4H)
+        projection = None if self.projection is None else self.projection.to(x.dtype)
         whole = [True] * T if mask is None else mask.all(dim=0).tolist()
+        begins = [False] * T if fresh is None else fresh.any(dim=0).tolist()
         outputs: list[Tensor] = [x] * T
         h, c = state
         for t in reversed(range(T)) if reverse else range(T):
-            new_h, new_c = self._step(torch.addmm(from_input[:, t], h, recurrent), c)
+            if begins[t]:
+                assert fresh is not None
+                h, c = h.masked_fill(fresh[:, t, None], 0.0), c.masked_fill(fresh[:, t, None], 0.0)
+            new_h, new_c = self._step(torch.addmm(from_input[:, t], h, recurrent), c, projection)
             if whole[t]:
                 h, c = new_h, new_c
                 outputs[t] = h
@@ -60,14 +72,14 @@ class ProjectedLSTM(nn.Module):
                 outputs[t] = new_h * valid
         return torch.stack(outputs, dim=1), State(h, c)  # (B, T, P)
 
-    def _step(self, gates: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
-        i, j, f, o = gates.chunk(4, dim=-1)  # each (B, H)
+    def _step(self, gates: Tensor, c: Tensor, projection: Tensor | None) -> tuple[Tensor, Tensor]:
+        i, j, f, o = gates.to(c.dtype).chunk(4, dim=-1)  # each (B, H)
         c = torch.sigmoid(f + self.forget_bias) * c + torch.sigmoid(i) * torch.tanh(j)
         if self.cell_clip is not None:
             c = c.clamp(-self.cell_clip, self.cell_clip)
-        h = torch.sigmoid(o) * torch.tanh(c)  # (B, H)
-        if self.projection is not None:
-            h = h @ self.projection  # (B, P)
+        h = (torch.sigmoid(o) * torch.tanh(c)).to(gates.dtype)  # (B, H)
+        if projection is not None:
+            h = h @ projection  # (B, P)
             if self.proj_clip is not None:
                 h = h.clamp(-self.proj_clip, self.proj_clip)
         return h, c
@@ -85,14 +97,20 @@ class LSTMStack(nn.Module):
         self.skip = config.skip
 
     def forward(
-        self, x: Tensor, mask: Tensor | None, state: State, reverse: bool = False, dropout: float = 0.0
+        self,
+        x: Tensor,
+        mask: Tensor | None,
+        state: State,
+        reverse: bool = False,
+        fresh: Tensor | None = None,
+        dropout: float = 0.0,
     ) -> tuple[Tensor, State]:
         """`state` holds h (L, B, P) and c (L, B, H). `dropout` acts on each layer's input, the skip's share included."""
         outputs, states = [], []
         for number, layer in enumerate(self.layers):
             if dropout:
                 x = nn.functional.dropout(x, dropout, training=self.training)
-            out, after = layer(x, mask, State(state.h[number], state.c[number]), reverse)
+            out, after = layer(x, mask, State(state.h[number], state.c[number]), reverse, fresh)
             if self.skip and number > 0:
                 out = out + x if mask is None else out + x * mask[:, :, None]
             outputs.append(out)

@@ -1,0 +1,1 @@
+"""Measuring and drawing; nothing is fitted here."""
