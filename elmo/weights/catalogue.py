@@ -1,0 +1,329 @@
+"""The publicly known ELMo models as a literal table: what each is, where its files are, and what is known against it.
+
+Data only, no torch: `elmo models` prints it and `elmo.weights.known` looks names up in it. Nothing here downloads
+anything. A field that is None or empty was not found in a source worth trusting; no publisher gives a sha256, so those
+are to be filled in by whoever has verified a file. Sources: the AllenNLP site's model page (its repository
+allennlp-website, elmo.html), ELMoForManyLangs' README, the NLPL wiki, the models' own repositories. Long, but
+one thing: a table.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class KnownFile:
+    """One file to get, and the name to keep it under."""
+
+    url: str
+    name: str
+    num_bytes: int | None = None
+    sha256: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class KnownModel:
+    """A published model. `obstacle` says why this package cannot read it as published; empty: it can."""
+
+    name: str
+    languages: tuple[str, ...]  # ISO 639 codes; "protein" for SeqVec
+    trained_on: str
+    files: tuple[KnownFile, ...]
+    dim: int | None  # width of a layer's vectors
+    parameters: int | None = None  # without the softmax
+    kind: str = "hdf5"  # hdf5, zip, tar, manylangs, tfhub: what the files are
+    licence: str = ""
+    page: str = ""
+    note: str = ""
+    obstacle: str = ""
+
+
+_S3 = "https://s3-us-west-2.amazonaws.com/allennlp/models/elmo"
+_NLPL = "http://vectors.nlpl.eu/repository/20"
+_CLARIN = "http://hdl.handle.net/11356/1277"
+_PAVLOV = "http://files.deeppavlov.ai/deeppavlov_data"
+_ALLENNLP_PAGE = "https://allenai.org/allennlp/software/elmo"
+_NEWS_2011 = "1 Billion Word Benchmark, about 800M tokens of WMT 2011 news"
+
+
+def _pair(folder: str, stem: str, weights_bytes: int | None = None) -> tuple[KnownFile, ...]:
+    options, weights = f"{stem}_options.json", f"{stem}_weights.hdf5"
+    return (
+        KnownFile(url=f"{_S3}/{folder}/{options}", name=options),
+        KnownFile(url=f"{_S3}/{folder}/{weights}", name=weights, num_bytes=weights_bytes),
+    )
+
+
+def _options_weights(options_url: str, weights_url: str) -> tuple[KnownFile, ...]:
+    return (KnownFile(url=options_url, name="options.json"), KnownFile(url=weights_url, name="weights.hdf5"))
+
+
+def _nlpl(number: int) -> tuple[KnownFile, ...]:
+    return (KnownFile(url=f"{_NLPL}/{number}.zip", name=f"{number}.zip"),)
+
+
+_ALLENNLP = (
+    KnownModel(
+        name="small",
+        languages=("en",),
+        trained_on=_NEWS_2011,
+        files=_pair("2x1024_128_2048cnn_1xhighway", "elmo_2x1024_128_2048cnn_1xhighway"),
+        dim=256,
+        parameters=13_593_296,
+        page=_ALLENNLP_PAGE,
+    ),
+    KnownModel(
+        name="medium",
+        languages=("en",),
+        trained_on=_NEWS_2011,
+        files=_pair("2x2048_256_2048cnn_1xhighway", "elmo_2x2048_256_2048cnn_1xhighway"),
+        dim=512,
+        parameters=28_027_728,
+        page=_ALLENNLP_PAGE,
+    ),
+    KnownModel(
+        name="original",
+        languages=("en",),
+        trained_on=_NEWS_2011,
+        files=_pair("2x4096_512_2048cnn_2xhighway", "elmo_2x4096_512_2048cnn_2xhighway", 374_434_792),
+        dim=1024,
+        parameters=93_600_848,
+        page=_ALLENNLP_PAGE,
+        note="The paper's model. A copy: huggingface.co/lysandre/elmo-2x4096_512_2048cnn_2xhighway.",
+    ),
+    KnownModel(
+        name="original-5.5b",
+        languages=("en",),
+        trained_on="5.5B tokens: Wikipedia (1.9B), WMT 2008-2012 news (3.6B)",
+        files=_pair("2x4096_512_2048cnn_2xhighway_5.5B", "elmo_2x4096_512_2048cnn_2xhighway_5.5B"),
+        dim=1024,
+        parameters=93_600_848,
+        page=_ALLENNLP_PAGE,
+        note="Its publishers recommend it over `original`.",
+    ),
+    KnownModel(
+        name="pubmed",
+        languages=("en",),
+        trained_on="PubMed",
+        files=(
+            KnownFile(
+                url=f"{_S3}/contributed/pubmed/elmo_2x4096_512_2048cnn_2xhighway_options.json",
+                name="elmo_2x4096_512_2048cnn_2xhighway_options.json",
+            ),
+            KnownFile(
+                url=f"{_S3}/contributed/pubmed/elmo_2x4096_512_2048cnn_2xhighway_weights_PubMed_only.hdf5",
+                name="elmo_2x4096_512_2048cnn_2xhighway_weights_PubMed_only.hdf5",
+            ),
+        ),
+        dim=1024,
+        parameters=93_600_848,
+        page=_ALLENNLP_PAGE,
+    ),
+    KnownModel(
+        name="pt-wikipedia",
+        languages=("pt",),
+        trained_on="Portuguese Wikipedia",
+        files=_options_weights(
+            f"{_S3}/contributed/pt/wikipedia/options.json", f"{_S3}/contributed/pt/wikipedia/elmo_pt_weights.hdf5"
+        ),
+        dim=None,
+        page=_ALLENNLP_PAGE,
+        note="Federal University of Goiás.",
+    ),
+    KnownModel(
+        name="pt-brwac",
+        languages=("pt",),
+        trained_on="brWaC",
+        files=_options_weights(
+            f"{_S3}/contributed/pt/brwac/options.json", f"{_S3}/contributed/pt/brwac/elmo_pt_weights_dgx1.hdf5"
+        ),
+        dim=1024,
+        page=_ALLENNLP_PAGE,
+        note="Federal University of Goiás.",
+    ),
+    KnownModel(
+        name="ja-exawizards",
+        languages=("ja",),
+        trained_on="Japanese text (Bataa and Wu 2019)",
+        files=_options_weights(
+            "https://exawizardsallenlp.blob.core.windows.net/data/options.json",
+            "https://exawizardsallenlp.blob.core.windows.net/data/weights.hdf5",
+        ),
+        dim=None,
+        page=_ALLENNLP_PAGE,
+    ),
+    KnownModel(
+        name="de-wikipedia",
+        languages=("de",),
+        trained_on="German Wikipedia with its discussion pages, 963M tokens",
+        files=_options_weights(
+            "https://github.com/t-systems-on-site-services-gmbh/german-elmo-model/releases/download/files_1/options.json",
+            "https://github.com/t-systems-on-site-services-gmbh/german-elmo-model/releases/download/files_1/weights.hdf5",
+        ),
+        dim=None,
+        licence="BSD-2-Clause",
+        page="https://github.com/t-systems-on-site-services-gmbh/german-elmo-model",
+    ),
+    KnownModel(
+        name="eu-plur",
+        languages=("eu",),
+        trained_on="Basque Wikipedia, OPUS and Leipzig corpora, 73M tokens",
+        files=_options_weights(
+            "https://schweter.eu/cloud/eu-elmo/options.json", "https://schweter.eu/cloud/eu-elmo/weights.hdf5"
+        ),
+        dim=None,
+        page="https://github.com/stefan-it/plur",
+    ),
+)
+
+_CROSSLINGUAL = tuple(
+    KnownModel(
+        name=f"{code}-crosslingual",
+        languages=(code,),
+        trained_on="Wikipedia",
+        files=(KnownFile(url=f"https://www.dropbox.com/s/{key}/{code}_weights.hdf5", name=f"{code}_weights.hdf5"),),
+        dim=None,
+        page="https://github.com/TalSchuster/CrossLingualContextualEmb",
+        note="The one options.json for all seven is linked on that page; matrices that align it with English, too.",
+    )
+    for code, key in (
+        ("en", "1h62kc1qdcuyy2u"), ("es", "ygfjm7zmufl5gu2"), ("fr", "mm64goxb8wbawhj"), ("it", "owfou7coi04dyxf"),
+        ("pt", "ul82jsal1khfw5b"), ("sv", "boptz21zrs4h3nw"), ("de", "2kbjnvb12htgqk8"),
+    )
+)  # fmt: skip
+
+_NLPL_BILM = tuple(
+    KnownModel(
+        name=f"nlpl-{number}",
+        languages=(code,),
+        trained_on=trained_on,
+        files=_nlpl(number),
+        dim=None,
+        kind="zip",
+        page="http://vectors.nlpl.eu/repository/",
+        note=note,
+    )
+    for number, code, trained_on, note in (
+        (195, "ru", "Russian National Corpus and Wikipedia, December 2018", "RusVectores, word forms."),
+        (196, "ru", "Russian National Corpus and Wikipedia, December 2018", "RusVectores, lemmas."),
+        (199, "ru", "Taiga, 2019", "RusVectores, lemmas."),
+        (201, "de", "", "Used for SemEval-2020 task 1 (semantic change)."),
+        (202, "sv", "", "Used for SemEval-2020 task 1 (semantic change)."),
+        (203, "la", "", "Used for SemEval-2020 task 1 (semantic change)."),
+        (209, "en", "", "Used for SemEval-2020 task 1 (semantic change)."),
+        (210, "no", "Norwegian Wikipedia, September 2020, about 160M words", "NorELMo, lemmas."),
+        (211, "no", "Norwegian Wikipedia, September 2020, about 160M words", "NorELMo, word forms."),
+        (217, "no", "Norwegian Wikipedia and Norsk Aviskorpus", "NorELMo30: softmax of 30,000 words."),
+        (218, "no", "Norwegian Wikipedia and Norsk Aviskorpus", "NorELMo100: softmax of 100,000 words."),
+    )
+)
+
+_CLARIN_BILM = tuple(
+    KnownModel(
+        name=f"{code}-embeddia",
+        languages=(code,),
+        trained_on=f"large {language.capitalize()} corpora (Ulčar and Robnik-Šikonja 2020)",
+        files=(KnownFile(url=_CLARIN, name=f"{language}-elmo.tar.gz"),),
+        dim=None,
+        kind="tar",
+        page=_CLARIN,
+        note="Unpack it in that folder: it holds options.json and a weights file.",
+    )
+    for code, language in (
+        ("hr", "croatian"), ("et", "estonian"), ("fi", "finnish"), ("lv", "latvian"), ("lt", "lithuanian"),
+        ("sl", "slovenian"), ("sv", "swedish"),
+    )
+)  # fmt: skip
+
+_MANYLANGS_TEXT = "20M words of the CoNLL 2017 texts (Wikipedia, Common Crawl)"
+_MANYLANGS_PAGE = "https://github.com/HIT-SCIR/ELMoForManyLangs"
+_MANYLANGS = tuple(
+    KnownModel(
+        name=f"{code}-manylangs",
+        languages=(code,),
+        trained_on=_MANYLANGS_TEXT,
+        files=_nlpl(number),
+        dim=1024,
+        kind="manylangs",
+        page=_MANYLANGS_PAGE,
+        note="The project's own links (repository/11) were reported dead in 2020 and 2021; the number stays.",
+    )
+    for number, code in (
+        (136, "ar"), (137, "bg"), (138, "ca"), (139, "cs"), (140, "cu"), (141, "da"), (142, "de"), (143, "el"),
+        (144, "en"), (145, "es"), (146, "et"), (147, "eu"), (148, "fa"), (149, "fi"), (150, "fr"), (151, "ga"),
+        (152, "gl"), (153, "grc"), (154, "he"), (155, "hi"), (156, "hr"), (157, "hu"), (158, "id"), (159, "it"),
+        (160, "ja"), (161, "ko"), (162, "la"), (163, "lv"), (164, "nl"), (165, "nb"), (166, "nn"), (167, "pl"),
+        (168, "pt"), (169, "ro"), (170, "ru"), (171, "sk"), (172, "sl"), (173, "sv"), (174, "tr"), (175, "ug"),
+        (176, "uk"), (177, "ur"), (178, "vi"), (179, "zh"),
+    )
+)  # fmt: skip
+
+_HUB_OBSTACLE = "A TF-Hub module: its graph and variable names are its own. Use a checkpoint or an HDF5 dump instead."
+_OTHERS = (
+    KnownModel(
+        name="seqvec",
+        languages=("protein",),
+        trained_on="UniRef50 (amino acids as words)",
+        files=(KnownFile(url="https://rostlab.org/~deepppi/seqvec.zip", name="seqvec.zip"),),
+        dim=1024,
+        kind="zip",
+        page="https://github.com/Rostlab/SeqVec",
+        note="The link was reported dead (Rostlab/SeqVec issue 17).",
+    ),
+    KnownModel(
+        name="zhs-manylangs",
+        languages=("zh",),
+        trained_on="Xinhua part of Chinese Gigaword 5, simplified characters",
+        files=(KnownFile(url="http://pbmpb9h15.bkt.gdipper.com/zhs.model.tar.xz", name="zhs.model.tar.xz"),),
+        dim=1024,
+        kind="manylangs",
+        page=_MANYLANGS_PAGE,
+        note="Unpack it in that folder. The link is dead since 2019 (ELMoForManyLangs issues 57, 61, 106).",
+    ),
+    *(
+        KnownModel(
+            name=f"ru-deeppavlov-{short}",
+            languages=("ru",),
+            trained_on=text,
+            files=(KnownFile(url=f"{_PAVLOV}/{file}", name=file),),
+            dim=None,
+            kind="tfhub",
+            page="https://github.com/deepmipt/DeepPavlov/blob/0.8.0/docs/features/pretrained_vectors.rst",
+            obstacle=_HUB_OBSTACLE,
+        )
+        for short, text, file in (
+            ("wiki", "Russian Wikipedia", "elmo_ru-wiki_600k_steps.tar.gz"),
+            ("news", "Russian WMT news 2011-2016", "elmo_ru-news_wmt11-16_1.5M_steps.tar.gz"),
+            ("twitter", "Russian Twitter 2013-2018", "elmo_ru-twitter_2013-01_2018-04_600k_steps.tar.gz"),
+        )
+    ),
+    KnownModel(
+        name="tfhub-3",
+        languages=("en",),
+        trained_on=_NEWS_2011,
+        files=(KnownFile(url="https://tfhub.dev/google/elmo/3", name="3.tar.gz"),),
+        dim=1024,
+        kind="tfhub",
+        page="https://tfhub.dev/google/elmo/3",
+        obstacle=_HUB_OBSTACLE + " `original` is the same size, trained on the same text.",
+    ),
+)
+
+KNOWN = {m.name: m for m in (*_ALLENNLP, *_NLPL_BILM, *_CLARIN_BILM, *_CROSSLINGUAL, *_MANYLANGS, *_OTHERS)}
+
+
+def markdown_table() -> str:
+    """The table as docs/weights.md shows it."""
+    rows = [
+        "| name | languages | parameters | width | trained on | licence | files and notes |",
+        "|---|---|--:|--:|---|---|---|",
+    ]
+    for model in KNOWN.values():
+        links = " ".join(f"[{file.name}]({file.url})" for file in model.files)
+        rows.append(
+            f"| `{model.name}` | {', '.join(model.languages)} | {f'{model.parameters:,}' if model.parameters else ''} "
+            f"| {model.dim or ''} | {model.trained_on} | {model.licence} "
+            f"| {' '.join(filter(None, (links, model.note, model.obstacle)))} |"
+        )
+    return "\n".join(rows) + "\n"

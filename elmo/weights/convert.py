@@ -1,0 +1,81 @@
+"""From any format that is read to one of the two that are written, saying what is not the same afterwards."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+from elmo.errors import ConfigError, OutputError
+from elmo.files import sha256_file
+from elmo.weights.formats import read_model
+from elmo.weights.known import find_model
+from elmo.weights.parts import ModelParts, check_finite
+from elmo.weights.published import write_pair
+from elmo.weights.store import DTYPES, save_store
+
+
+def convert_model(
+    model: str | Path,
+    out: Path,
+    *,
+    weights: str | Path | None = None,
+    target: str = "elmo",  # elmo, hdf5
+    dtype: str = "float32",  # float32, float16
+    without_head: bool = False,
+    overwrite: bool = False,
+    allow_nonfinite: bool = False,
+) -> dict[str, Any]:
+    """Writes the folder `out`; the report names its files and every way in which the numbers are not the same."""
+    if dtype not in DTYPES:
+        raise ConfigError(f"dtype is {dtype!r}; a model is stored as {' or '.join(DTYPES)}.")
+    _check_out(out, model, weights, overwrite)
+    if target == "hdf5" and dtype != "float32":
+        raise ConfigError("The published layout is float32.", "Leave --dtype out, or convert to the elmo format.")
+    parts = find_model(model) if weights is None else read_model(model, weights)
+    check_finite(parts, allow_nonfinite=allow_nonfinite)
+    if without_head:
+        parts = drop_head(parts)
+    if target == "hdf5":
+        write_pair(out, parts, overwrite=overwrite)
+    else:
+        save_store(out, parts, dtype=dtype, overwrite=overwrite)
+    files = [p for p in sorted(out.iterdir()) if p.is_file()]
+    return {
+        "from_format": parts.format,
+        "to_format": target,
+        "files": [{"name": p.name, "bytes": p.stat().st_size, "sha256": sha256_file(p)} for p in files],
+        "not_exact": _differences(parts, target, dtype),
+    }
+
+
+def drop_head(parts: ModelParts) -> ModelParts:
+    """The model without its softmax; its vocabulary stays only where the model reads words."""
+    tensors = {name: tensor for name, tensor in parts.tensors.items() if not name.startswith("head.")}
+    vocab = parts.vocab if parts.config.words else None
+    return dataclasses.replace(parts, config=dataclasses.replace(parts.config, head=None), tensors=tensors, vocab=vocab)
+
+
+def _differences(parts: ModelParts, target: str, dtype: str) -> list[str]:
+    found = []
+    if dtype == "float16" and any(t.dtype.itemsize > 2 for t in parts.tensors.values()):
+        found.append("weights are rounded to float16")
+    if target == "hdf5" and parts.config.lstm.forget_bias != 1.0:
+        found.append(
+            "the forget bias was taken out of the LSTM biases, as this layout wants; their last bit may differ"
+        )
+    if target == "hdf5" and parts.mixes:
+        found.append("the mix weights found with the model have no place in this layout and are left out")
+    return found
+
+
+def _check_out(out: Path, model: str | Path, weights: str | Path | None, overwrite: bool) -> None:
+    """Before minutes of reading: is OUT free, and would replacing it destroy what is read?"""
+    if out.exists() and not overwrite:
+        raise OutputError(f"{out} exists.", "Choose another name or pass --overwrite.")
+    if out.exists() and not out.is_dir():
+        raise OutputError(f"{out} is a file; a model is written as a folder.", "Choose another name.")
+    sources = [Path(source) for source in (model, weights) if source is not None]
+    for source in sources:
+        if out.exists() and source.exists() and (out.resolve() in (source.resolve(), *source.resolve().parents)):
+            raise OutputError(f"{out} holds the model that is read.", "Choose another name.")

@@ -1,0 +1,193 @@
+"""options.json, the published description of a model's shape <-> BiLMConfig.
+
+Strict about what it cannot mean, lenient about what published files really contain: 261 or 262 characters, training
+settings beside the shape, missing highways, clips and skips.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from elmo.errors import ConfigError, WeightsError
+from elmo.model.config import LARGEST_DIM, BiLMConfig, CharConfig, LSTMConfig, WordConfig
+
+log = logging.getLogger(__name__)
+
+LARGEST_OPTIONS = 1 << 20  # bytes
+_KNOWN = {
+    "": {"lstm", "char_cnn", "bidirectional", "dropout", "all_clip_norm_val", "n_epochs", "n_train_tokens"}
+    | {"batch_size", "n_tokens_vocab", "unroll_steps", "n_negative_samples_batch", "share_embedding_softmax"}
+    | {"sample_softmax", "learning_rate", "n_gpus", "n_train_tokens_per_epoch", "max_token_length", "forget_bias"},
+    "lstm.": {"cell_clip", "proj_clip", "dim", "n_layers", "projection_dim", "use_skip_connections"},
+    "char_cnn.": {"activation", "embedding", "filters", "max_characters_per_token", "n_characters", "n_highway"},
+}
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """A JSON object from a file that may be hostile: bounded size, no duplicate keys, no NaN, no deep nesting."""
+    try:
+        if not path.is_file() and path.exists():
+            raise WeightsError(f"{path} is no regular file.", "A JSON file was expected.")
+        data = path.read_bytes() if path.stat().st_size <= LARGEST_OPTIONS else None
+    except OSError as error:
+        raise WeightsError(f"{path}: cannot be read ({error.strerror or error}).") from error
+    if data is None:
+        raise WeightsError(f"{path} is larger than {LARGEST_OPTIONS:,} bytes.", "An options file is a few hundred.")
+    return parse_json(data, str(path))
+
+
+def parse_json(data: bytes, source: str) -> dict[str, Any]:
+    """The same for bytes already in memory."""
+    try:
+        value = json.loads(data.decode("utf-8-sig"), object_pairs_hook=_unique, parse_constant=_refuse_constant)
+    except RecursionError as error:
+        raise WeightsError(f"{source}: nested too deeply to be a model's settings.") from error
+    except ValueError as error:  # bad JSON, bad UTF-8, duplicate keys, NaN, numbers of thousands of digits
+        raise WeightsError(f"{source}: not valid JSON ({str(error)[:200]}).", "Is it an options file?") from error
+    if not isinstance(value, dict):
+        raise WeightsError(f"{source}: holds a {type(value).__name__}; expected an object of settings.")
+    return value
+
+
+def config_from_options(options: dict[str, Any], source: str, *, num_words: int | None = None) -> BiLMConfig:
+    """The shape that options.json describes. `num_words`: rows of a word-level model's table."""
+    lstm = _section(options, "lstm", source)
+    _warn_unknown(options, source)
+    try:
+        lstm_config = LSTMConfig(
+            num_layers=_whole(lstm, "lstm.n_layers", 1, high=100),
+            cell_dim=_whole(lstm, "lstm.dim"),
+            proj_dim=_whole(lstm, "lstm.projection_dim"),
+            cell_clip=_clip(lstm, "lstm.cell_clip"),
+            proj_clip=_clip(lstm, "lstm.proj_clip"),
+            skip=_flag(lstm, "lstm.use_skip_connections", False),
+            forget_bias=_number(options, "forget_bias", 1.0),
+        )
+        chars = _chars(_section(options, "char_cnn", source)) if "char_cnn" in options else None
+        if chars is None and num_words is None:
+            raise ConfigError("no char_cnn section, so the model reads words, and its word table has no known size")
+        return BiLMConfig(
+            chars=chars,
+            words=None if num_words is None else WordConfig(num_words=num_words, word_dim=lstm_config.proj_dim),
+            lstm=lstm_config,
+            bidirectional=_flag(options, "bidirectional", True),
+        )
+    except ConfigError as error:
+        raise WeightsError(f"{source}: {error.message}", error.hint or "Is it the model's options file?") from error
+
+
+def options_from_config(config: BiLMConfig) -> dict[str, Any]:
+    """The published options.json for a model, as AllenNLP and simple_elmo read it."""
+    lstm = config.lstm
+    reads_bytes = config.chars is not None and config.words is None and config.chars.num_chars == 261
+    reads_words = config.chars is None and config.token_dim == lstm.proj_dim
+    if not (reads_bytes or reads_words) or config.projects_tokens != (config.token_dim != lstm.proj_dim):
+        raise ConfigError(
+            "options.json can describe models that read bytes, or words; this one has another token layer.",
+            "Keep it in this package's own format.",
+        )
+    options: dict[str, Any] = {
+        "lstm": {
+            "use_skip_connections": lstm.skip,
+            "projection_dim": lstm.proj_dim,
+            "cell_clip": lstm.cell_clip,
+            "proj_clip": lstm.proj_clip,
+            "dim": lstm.cell_dim,
+            "n_layers": lstm.num_layers,
+        }
+    }
+    if config.chars:
+        options["char_cnn"] = {
+            "activation": config.chars.activation,
+            "filters": [list(f) for f in config.chars.filters],
+            "max_characters_per_token": config.chars.max_chars,
+            "embedding": {"dim": config.chars.char_dim},
+            "n_characters": 262,
+            "n_highway": config.chars.num_highways,
+        }
+    else:
+        assert config.words is not None
+        options["n_tokens_vocab"] = config.words.num_words
+    if not config.bidirectional:
+        options["bidirectional"] = False
+    return options
+
+
+def _chars(section: dict[str, Any]) -> CharConfig:
+    num_chars = _whole(section, "char_cnn.n_characters", 262)
+    if num_chars not in (261, 262):
+        raise ConfigError(f"char_cnn.n_characters is {num_chars}; expected 261 or 262")
+    embedding = section.get("embedding")
+    if not isinstance(embedding, dict):
+        raise ConfigError(f"char_cnn.embedding is {embedding!r}; expected an object with 'dim'")
+    return CharConfig(
+        char_dim=_whole(embedding, "char_cnn.embedding.dim"),
+        max_chars=_whole(section, "char_cnn.max_characters_per_token", 50, low=3, high=10_000),
+        filters=_filters(section.get("filters")),
+        activation=section.get("activation", "relu"),
+        num_highways=_whole(section, "char_cnn.n_highway", 0, low=0, high=100),
+    )
+
+
+def _filters(value: Any) -> tuple[tuple[int, int], ...]:
+    if not isinstance(value, list) or not all(isinstance(f, list) and len(f) == 2 for f in value):
+        raise ConfigError(f"char_cnn.filters is {str(value)[:80]}; expected pairs [width, how many]")
+    return tuple((f[0], f[1]) for f in value)
+
+
+def _section(options: dict[str, Any], key: str, source: str) -> dict[str, Any]:
+    section = options.get(key)
+    if not isinstance(section, dict):
+        raise WeightsError(f"{source}: {key!r} is {str(section)[:80]}; expected an object.", "Is it an options file?")
+    return section
+
+
+def _whole(section: dict[str, Any], key: str, default: int | None = None, low: int = 1, high: int = LARGEST_DIM) -> int:
+    value = section.get(key.rsplit(".", 1)[-1], default)
+    if value is None and default is not None:
+        return default
+    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+        seen = "missing" if value is None else str(value)[:80]
+        raise ConfigError(f"{key} is {seen}; expected a whole number from {low} to {high:,}.")
+    return value
+
+
+def _number(section: dict[str, Any], key: str, default: float) -> float:
+    value = section.get(key.rsplit(".", 1)[-1], default)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ConfigError(f"{key} is {str(value)[:80]}; expected a number")
+    return float(value)
+
+
+def _clip(section: dict[str, Any], key: str) -> float | None:
+    return None if section.get(key.rsplit(".", 1)[-1]) is None else _number(section, key, 0.0)
+
+
+def _flag(section: dict[str, Any], key: str, default: bool) -> bool:
+    value = section.get(key.rsplit(".", 1)[-1], default)
+    if not isinstance(value, bool):
+        raise ConfigError(f"{key} is {str(value)[:80]}; expected true or false")
+    return value
+
+
+def _warn_unknown(options: dict[str, Any], source: str) -> None:
+    for prefix, known in _KNOWN.items():
+        section = options.get(prefix.rstrip("."), {}) if prefix else options
+        for key in section if isinstance(section, dict) else ():
+            if key not in known:
+                log.warning("%s: setting %r is unknown and ignored.", source, prefix + str(key)[:80])
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    key, count = Counter(key for key, _ in pairs).most_common(1)[0] if pairs else ("", 1)
+    if count > 1:
+        raise ValueError(f"key {key[:80]!r} stands {count} times")
+    return dict(pairs)
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is no JSON number")

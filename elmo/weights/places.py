@@ -1,0 +1,55 @@
+"""Where models lie on this machine: the package's own folder and the user's. No torch, nothing is created or fetched.
+
+elmo/models/NAME/             shipped with the package
+$ELMO_HOME/models/NAME/       put there by the user; ELMO_HOME is ~/.cache/elmo where it is not set
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from elmo.errors import WeightsError
+
+SHIPPED = Path(__file__).resolve().parent.parent / "models"
+_MANIFEST = "manifest.json"
+
+
+def models_folder() -> Path:
+    """The user's folder of models, whether or not it exists."""
+    home = _home()
+    if home is None:
+        raise WeightsError("There is no home folder to look for models in.", "Set ELMO_HOME to a folder.")
+    return home / "models"
+
+
+def local_models() -> dict[str, Path]:
+    """Name -> folder of every model on this machine, the shipped ones first; empty folders are none."""
+    found: dict[str, Path] = {}
+    home = _home()
+    for folder in (*_shipped(), *(_folders(home / "models") if home else ())):
+        found.setdefault(folder.name, folder)
+    return found
+
+
+def shipped_model() -> Path | None:
+    """The model that `default` means, where one is shipped."""
+    if (SHIPPED / _MANIFEST).is_file():
+        return SHIPPED
+    return next(iter(_shipped()), None)
+
+
+def _home() -> Path | None:
+    folder = os.path.expanduser(os.environ.get("ELMO_HOME") or os.path.join("~", ".cache", "elmo"))
+    return None if folder.startswith("~") else Path(folder)  # ~: no HOME, and no entry for this user to take it from
+
+
+def _shipped() -> list[Path]:
+    return [folder for folder in _folders(SHIPPED) if (folder / _MANIFEST).is_file()]
+
+
+def _folders(parent: Path) -> list[Path]:
+    try:
+        return sorted(p for p in parent.iterdir() if p.is_dir() and not p.name.startswith(".") and any(p.iterdir()))
+    except OSError:  # not there, or not ours to read: then no models are
+        return []

@@ -1,0 +1,384 @@
+"""AllenNLP models with an ELMo inside: written here under AllenNLP's names from the published fixture, and read."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import os
+import pickle
+import random
+import tarfile
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+import torch
+
+from elmo.errors import WeightsError
+from elmo.weights.allennlp_archive import read_allennlp
+
+FIXTURE = Path(__file__).parents[2] / "elmo" / "golden" / "allennlp"
+PREFIX = "text_field_embedder.token_embedder_elmo._elmo._elmo_lstm."
+MIX = "text_field_embedder.token_embedder_elmo._elmo.scalar_mix_"
+
+
+def published() -> dict[str, np.ndarray]:
+    arrays: dict[str, np.ndarray] = {}
+
+    def keep(name: str, item: object) -> None:
+        if isinstance(item, h5py.Dataset):
+            arrays[name] = item[()]
+
+    with h5py.File(FIXTURE / "lm_weights.hdf5") as file:
+        file.visititems(keep)
+    return arrays
+
+
+def state_dict(prefix: str = PREFIX) -> dict[str, torch.Tensor]:
+    """The parameters AllenNLP would hold after loading the fixture, by its names, layouts and gate order."""
+    source = published()
+    state: dict[str, np.ndarray] = {}
+    chars = np.zeros((262, 4), np.float32)
+    chars[1:] = source["char_embed"]
+    state["_token_embedder._char_embedding_weights"] = chars
+    for i in range(5):
+        _, width, dim, count = source[f"CNN/W_cnn_{i}"].shape
+        weight = np.zeros((count, dim, width), np.float32)
+        for w in range(width):
+            for d in range(dim):
+                weight[:, d, w] = source[f"CNN/W_cnn_{i}"][0, w, d]
+        state[f"_token_embedder.char_conv_{i}.weight"] = weight
+        state[f"_token_embedder.char_conv_{i}.bias"] = source[f"CNN/b_cnn_{i}"]
+    for k in range(2):
+        layer = {name: source[f"CNN_high_{k}/{name}"] for name in ("W_transform", "W_carry", "b_transform", "b_carry")}
+        key = f"_token_embedder._highways._layers.{k}."
+        state[key + "weight"] = np.vstack([layer["W_transform"].T, layer["W_carry"].T * -1])
+        state[key + "bias"] = np.hstack([layer["b_transform"], layer["b_carry"] * -1])
+    state["_token_embedder._projection.weight"] = source["CNN_proj/W_proj"].T
+    state["_token_embedder._projection.bias"] = source["CNN_proj/b_proj"]
+    for direction, word in enumerate(("forward", "backward")):
+        for layer_index in range(2):
+            cell = f"RNN_{direction}/RNN/MultiRNNCell/Cell{layer_index}/LSTMCell/"
+            i, g, f, o = (source[cell + "W_0"][:, 64 * n : 64 * (n + 1)] for n in range(4))
+            bias_i, bias_g, bias_f, bias_o = (source[cell + "B"][64 * n : 64 * (n + 1)] for n in range(4))
+            weight = np.hstack([i, f, g, o]).T
+            key = f"_elmo_lstm.{word}_layer_{layer_index}."
+            state[key + "input_linearity.weight"] = weight[:, :16]
+            state[key + "state_linearity.weight"] = weight[:, 16:]
+            state[key + "state_linearity.bias"] = np.hstack([bias_i, bias_f + np.float32(1), bias_g, bias_o])
+            state[key + "state_projection.weight"] = source[cell + "W_P_0"].T
+    return {prefix + key: torch.from_numpy(np.array(array, order="C")) for key, array in state.items()}
+
+
+def tagger() -> dict[str, torch.Tensor]:
+    """A whole model: the ELMo with two mixes, among other parameters."""
+    state = state_dict()
+    for k, (weights, gamma) in enumerate((((0.1, -0.2, 0.7), 1.5), ((0.0, 0.0, 9.0), 0.25))):
+        for i, weight in enumerate(weights):
+            state[f"{MIX}{k}.scalar_parameters.{i}"] = torch.tensor([weight])
+        state[f"{MIX}{k}.gamma"] = torch.tensor([gamma])
+    state["encoder._module.weight_ih_l0"] = torch.randn(75, 32)
+    state["tag_projection_layer._module.bias"] = torch.randn(5)
+    state["vocab.counts"] = torch.arange(4)  # whole-number buffers are nobody's business, there or in the ELMo
+    state[PREFIX + "_token_embedder._beginning_of_sentence_characters"] = torch.arange(50)
+    state[PREFIX + "_word_embedding.weight"] = torch.randn(9, 16)  # a cache of token vectors
+    return state
+
+
+def saved(state: object, *, legacy: bool = False) -> bytes:
+    buffer = io.BytesIO()
+    torch.save(state, buffer, _use_new_zipfile_serialization=not legacy)
+    return buffer.getvalue()
+
+
+def write_tar(path: Path, members: dict[str, bytes]) -> Path:
+    with tarfile.open(path, "w:gz") as archive:
+        for name, content in members.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(content)
+            archive.addfile(info, io.BytesIO(content))
+    return path
+
+
+def archive(path: Path, **changes: bytes) -> Path:
+    config = {"model": {"text_field_embedder": {"token_embedders": {"elmo": {"options_file": "gone/options.json"}}}}}
+    members = {
+        "config.json": json.dumps(config).encode(),
+        "weights.th": saved(tagger()),
+        "vocabulary/labels.txt": b"O\nB-PER\n",
+        "files_to_archive.json": b'{"model.text_field_embedder.token_embedders.elmo.options_file": "options.json"}',
+        "fta/model.text_field_embedder.token_embedders.elmo.options_file": (FIXTURE / "options.json").read_bytes(),
+        **changes,
+    }
+    return write_tar(path, members)
+
+
+def check_tensors(tensors: dict[str, np.ndarray]) -> None:
+    wanted = published()
+    assert tensors.keys() == wanted.keys()
+    for name, array in wanted.items():
+        if name.endswith("/B"):
+            array[128:192] += 1  # the third gate of four is the forget gate
+        assert tensors[name].flags.c_contiguous
+        np.testing.assert_array_equal(tensors[name], array, err_msg=name)
+
+
+@pytest.mark.parametrize("legacy", [False, True])
+def test_state_dict_gives_the_published_tensors(tmp_path: Path, legacy: bool) -> None:
+    path = tmp_path / "best.th"
+    path.write_bytes(saved(tagger(), legacy=legacy))
+    model = read_allennlp(path)
+    check_tensors(model.tensors)
+    assert model.forget_bias_included
+    assert model.prefix == PREFIX
+    assert [gamma for _, gamma in model.mixes] == [1.5, 0.25]
+    np.testing.assert_allclose([weights for weights, _ in model.mixes], [[0.1, -0.2, 0.7], [0, 0, 9]], rtol=1e-7)
+
+
+def test_options_are_inferred_from_the_shapes(tmp_path: Path) -> None:
+    path = tmp_path / "best.th"
+    path.write_bytes(saved(tagger()))
+    assert read_allennlp(path).options == json.loads((FIXTURE / "options.json").read_text())
+
+
+def test_archive_gives_tensors_and_its_own_options(tmp_path: Path) -> None:
+    options = json.loads((FIXTURE / "options.json").read_text())
+    options["lstm"]["cell_clip"] = 7.5
+    options["char_cnn"] |= {"activation": "tanh", "max_characters_per_token": 40}
+    name = "fta/model.text_field_embedder.token_embedders.elmo.options_file"
+    model = read_allennlp(archive(tmp_path / "model.tar.gz", **{name: json.dumps(options).encode()}))
+    check_tensors(model.tensors)
+    assert model.options == options
+
+
+def test_options_nested_in_config_json_are_found(tmp_path: Path) -> None:
+    options = json.loads((FIXTURE / "options.json").read_text())
+    options["lstm"]["proj_clip"] = 2
+    members = {"config.json": json.dumps({"a": [{"b": options}]}).encode(), "weights.th": saved(tagger())}
+    assert read_allennlp(write_tar(tmp_path / "model.tar.gz", members)).options["lstm"]["proj_clip"] == 2
+
+
+def test_options_that_contradict_the_weights_are_refused(tmp_path: Path) -> None:
+    options = json.loads((FIXTURE / "options.json").read_text())
+    options["lstm"]["n_layers"] = 3
+    members = {"options.json": json.dumps(options).encode(), "weights.th": saved(tagger())}
+    with pytest.raises(WeightsError, match="does not fit"):
+        read_allennlp(write_tar(tmp_path / "model.tar.gz", members))
+
+
+def test_serialization_folder(tmp_path: Path) -> None:
+    (tmp_path / "best.th").write_bytes(saved(tagger()))
+    (tmp_path / "config.json").write_text("{}")
+    check_tensors(read_allennlp(tmp_path).tensors)
+
+
+@pytest.mark.parametrize("prefix", ["", "_elmo_lstm.", "_text_field_embedder.token_embedder_tokens._elmo._elmo_lstm."])
+def test_any_prefix(tmp_path: Path, prefix: str) -> None:
+    path = tmp_path / "x.th"
+    path.write_bytes(saved({"model": state_dict(prefix)}))  # and a state dict one level down
+    model = read_allennlp(path)
+    check_tensors(model.tensors)
+    assert (model.prefix, model.mixes) == (prefix, [])
+
+
+def test_shared_elmo_counts_once_and_different_ones_need_a_choice(tmp_path: Path) -> None:
+    path = tmp_path / "x.th"
+    first, second = state_dict("a._elmo_lstm."), state_dict("b._elmo_lstm.")
+    path.write_bytes(saved({**first, **second}))
+    assert read_allennlp(path).prefix == "a._elmo_lstm."
+    second["b._elmo_lstm._token_embedder._projection.bias"] += 1
+    path.write_bytes(saved({**first, **second}))
+    with pytest.raises(WeightsError, match=r"several different ELMos.*\n.*a\._elmo_lstm\., b\._elmo_lstm\."):
+        read_allennlp(path)
+    del first["a._elmo_lstm._token_embedder._projection.bias"]
+    path.write_bytes(saved({**first, **second}))
+    with pytest.raises(WeightsError, match="several different ELMos"):
+        read_allennlp(path)
+    tensors = read_allennlp(path, "b._elmo_lstm.").tensors
+    np.testing.assert_array_equal(tensors["CNN_proj/b_proj"], published()["CNN_proj/b_proj"] + 1)
+    with pytest.raises(WeightsError, match="no ELMo under 'c'"):
+        read_allennlp(path, "c")
+
+
+def test_half_precision_weights_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "x.th"
+    path.write_bytes(saved({key: value.bfloat16() for key, value in state_dict().items()}))
+    model = read_allennlp(path)
+    assert model.tensors["CNN_proj/b_proj"].dtype == np.float32
+    np.testing.assert_allclose(model.tensors["CNN_proj/b_proj"], published()["CNN_proj/b_proj"], rtol=2**-8)
+
+
+def test_missing_and_misshapen_parameters_are_named(tmp_path: Path) -> None:
+    path = tmp_path / "x.th"
+    key = PREFIX + "_elmo_lstm.backward_layer_1.state_linearity.bias"
+    for change, message in (
+        ({key: None}, f"no '{key}'"),
+        ({key: torch.zeros(255)}, r"\(255,\), expected \(256,\)"),
+        ({PREFIX + "_token_embedder._highways._layers.0.weight": torch.zeros(248)}, r"expected \(248, 124\)"),
+        ({PREFIX + "_elmo_lstm.backward_layer_1.input_linearity.weight": None}, "2 forward and 1 backward"),
+        ({PREFIX + "_token_embedder.char_conv_1.weight": None}, "numbered"),
+        ({PREFIX + "_token_embedder._char_embedding_weights": None}, "contains no ELMo"),
+        ({PREFIX + "_token_embedder._char_embedding_weights": torch.zeros(262, 4).long()}, "tensor of floats"),
+    ):
+        state = {name: tensor for name, tensor in {**tagger(), **change}.items() if tensor is not None}
+        path.write_bytes(saved(state))
+        with pytest.raises(WeightsError, match=message):
+            read_allennlp(path)
+
+
+# Damaged and hostile files: only ever a WeightsError, and nothing is run.
+
+
+class Runs:
+    def __init__(self, command: str) -> None:
+        self.command = command
+
+    def __reduce__(self) -> tuple:
+        return os.system, (self.command,)
+
+
+@pytest.mark.parametrize("legacy", [False, True])
+def test_pickled_command_is_not_run(tmp_path: Path, legacy: bool) -> None:
+    marker = tmp_path / "ran"
+    path = tmp_path / "best.th"
+    for hostile in (
+        saved({**tagger(), "x": Runs(f"touch {marker}")}, legacy=legacy),
+        pickle.dumps(Runs(f"touch {marker}"), protocol=2),
+    ):
+        path.write_bytes(hostile)
+        with pytest.raises(WeightsError, match="not a plain file of tensors"):
+            read_allennlp(path)
+        with pytest.raises(WeightsError, match="not a plain file of tensors"):
+            read_allennlp(archive(tmp_path / "model.tar.gz", **{"weights.th": hostile}))
+    assert not marker.exists()
+
+
+@pytest.mark.parametrize("legacy", [False, True])
+def test_truncated_state_dicts_are_refused(tmp_path: Path, legacy: bool) -> None:
+    whole = saved(tagger(), legacy=legacy)
+    path = tmp_path / "best.th"
+    chance = random.Random(1)
+    for size in [0, 1, 5, *(chance.randrange(len(whole)) for _ in range(40))]:
+        path.write_bytes(whole[:size])
+        with pytest.raises(WeightsError):
+            read_allennlp(path)
+
+
+@pytest.mark.parametrize("legacy", [False, True])
+def test_flipped_bytes_in_state_dicts(tmp_path: Path, legacy: bool) -> None:
+    """The zip format has checksums, so what loads is whole; the older one has none, so it may load other numbers."""
+    whole = saved(state_dict(), legacy=legacy)
+    path = tmp_path / "best.th"
+    chance = random.Random(2)
+    for turn in range(500):
+        mutant = bytearray(whole)
+        at = chance.randrange(len(mutant)) if turn % 2 else chance.randrange(6000)  # pickles stand first, mostly
+        mutant[at] ^= 1 << chance.randrange(8)
+        path.write_bytes(mutant)
+        try:
+            tensors = read_allennlp(path).tensors
+        except WeightsError:
+            continue
+        if not legacy:
+            check_tensors(tensors)
+
+
+def test_truncated_archives_are_refused(tmp_path: Path) -> None:
+    whole = archive(tmp_path / "model.tar.gz").read_bytes()
+    path = tmp_path / "cut.tar.gz"
+    chance = random.Random(3)
+    for size in [2, 10, *(chance.randrange(2, len(whole) - 2000) for _ in range(40))]:
+        path.write_bytes(whole[:size])
+        with pytest.raises(WeightsError):
+            read_allennlp(path)
+
+
+@pytest.mark.parametrize("packed", [True, False])
+def test_flipped_bytes_in_archives(tmp_path: Path, packed: bool) -> None:
+    whole = archive(tmp_path / "model.tar.gz").read_bytes()
+    whole = whole if packed else gzip.decompress(whole)
+    path = tmp_path / "flipped.tar.gz"
+    chance = random.Random(4)
+    for turn in range(250):
+        mutant = bytearray(whole)
+        mutant[chance.randrange(len(mutant)) if turn % 2 else chance.randrange(3000)] ^= 1 << chance.randrange(8)
+        path.write_bytes(mutant)
+        try:
+            check_tensors(read_allennlp(path).tensors)
+        except WeightsError:
+            continue
+
+
+@pytest.mark.parametrize(
+    "name", ["../weights.th", "/tmp/weights.th", "a/../../weights.th", "..\\weights.th", "C:/w.th"]
+)
+def test_member_names_that_lead_outside_are_refused(tmp_path: Path, name: str) -> None:
+    path = write_tar(tmp_path / "model.tar.gz", {name: saved(tagger())})
+    with pytest.raises(WeightsError, match="leads outside"):
+        read_allennlp(path)
+
+
+@pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.CHRTYPE, tarfile.FIFOTYPE])
+def test_links_and_devices_are_refused(tmp_path: Path, kind: bytes) -> None:
+    path = tmp_path / "model.tar.gz"
+    with tarfile.open(path, "w:gz") as tar:
+        info = tarfile.TarInfo("weights.th")
+        info.type, info.linkname = kind, "/etc/passwd"
+        tar.addfile(info)
+    with pytest.raises(WeightsError, match="link or device"):
+        read_allennlp(path)
+
+
+def test_decompression_bombs_are_refused_early(tmp_path: Path) -> None:
+    path = tmp_path / "model.tar.gz"
+    info = tarfile.TarInfo("weights.th")
+    info.size = 4 << 30
+    with gzip.open(path, "wb", compresslevel=1) as file:
+        file.write(info.tobuf() + bytes(1 << 20))
+    with pytest.raises(WeightsError, match="claims 4,294,967,296 bytes"):
+        read_allennlp(path)
+
+
+def test_bomb_in_a_member_header_is_refused(tmp_path: Path) -> None:
+    """A long-name header is read into memory by tarfile itself before any member is seen."""
+    path = tmp_path / "model.tar.gz"
+    info = tarfile.TarInfo("././@LongLink")
+    info.type, info.size = tarfile.GNUTYPE_LONGNAME, 1 << 33
+    with gzip.open(path, "wb", compresslevel=1) as file:
+        file.write(info.tobuf())
+        for _ in range(100):
+            file.write(bytes(1 << 20))
+    with pytest.raises(WeightsError, match="bomb"):
+        read_allennlp(path)
+
+
+def test_tensor_larger_than_its_file_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "x.th"
+    state = state_dict()
+    state[PREFIX + "_token_embedder._char_embedding_weights"] = torch.zeros(1).expand(1 << 20, 1 << 12)  # 16 GiB
+    path.write_bytes(saved(state))
+    with pytest.raises(WeightsError, match="claims 17,180,"):
+        read_allennlp(path)
+
+
+def test_nested_json_and_second_weights_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(WeightsError, match="not JSON"):
+        read_allennlp(archive(tmp_path / "a.tar.gz", **{"config.json": b"[" * 100_000}))
+    with pytest.raises(WeightsError, match="more than one"):
+        read_allennlp(archive(tmp_path / "b.tar.gz", **{"again/weights.th": b""}))
+    with pytest.raises(WeightsError, match="larger than"):
+        read_allennlp(archive(tmp_path / "c.tar.gz", **{"config.json": b" " * (2 << 20)}))
+
+
+def test_what_is_no_model_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(WeightsError, match="does not exist"):
+        read_allennlp(tmp_path / "nothing.th")
+    with pytest.raises(WeightsError, match=r"neither weights\.th"):
+        read_allennlp(write_tar(tmp_path / "model.tar.gz", {"readme": b"hello"}))
+    with pytest.raises(WeightsError, match=r"neither weights\.th"):
+        read_allennlp(tmp_path)
+    (tmp_path / "x.th").write_bytes(saved([1, 2, 3]))
+    with pytest.raises(WeightsError, match="no named tensors"):
+        read_allennlp(tmp_path / "x.th")

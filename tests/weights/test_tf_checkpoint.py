@@ -1,0 +1,349 @@
+"""TensorFlow checkpoints read without TensorFlow: files that TensorFlow wrote (make_tf_checkpoint.py)."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import struct
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from elmo.errors import WeightsError
+from elmo.weights.crc32c import crc32c, masked_crc32c
+from elmo.weights.tf_checkpoint import (
+    find_prefix,
+    is_bilm_variable,
+    list_tf_checkpoint,
+    published_names,
+    read_tf_checkpoint,
+)
+from elmo.weights.tf_table import TABLE_MAGIC, table_entries
+
+FIXTURES = Path(__file__).parents[1] / "fixtures" / "tf_checkpoint"
+VARIANTS = ("bilm", "sharded", "one_layer", "forward_words")
+LSTM_PARTS = ("W_0", "B", "W_P_0")
+
+
+def expected(variant: str) -> dict[str, np.ndarray]:
+    with np.load(FIXTURES / variant / "expected.npz") as arrays:
+        return {name.replace("|", "/"): arrays[name] for name in arrays.files}
+
+
+@pytest.fixture
+def bilm(tmp_path: Path) -> Path:
+    """A copy of the two-layer checkpoint, to be damaged."""
+    shutil.copytree(FIXTURES / "bilm", tmp_path / "bilm")
+    return tmp_path / "bilm" / "model.ckpt-1"
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_every_tensor_equals_what_tensorflow_reads(variant: str) -> None:
+    found = read_tf_checkpoint(FIXTURES / variant / "model.ckpt-1")
+    wanted = expected(variant)
+    assert found.keys() == wanted.keys()
+    for name, array in wanted.items():
+        assert found[name].dtype == array.dtype
+        np.testing.assert_array_equal(found[name], array, err_msg=name)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_list_gives_types_and_shapes(variant: str) -> None:
+    listed = list_tf_checkpoint(FIXTURES / variant)
+    assert listed == {name: (array.dtype.name, array.shape) for name, array in expected(variant).items()}
+
+
+def test_sharded_fixture_really_uses_several_data_files() -> None:
+    assert len(list((FIXTURES / "sharded").glob("*.data-*"))) == 4
+
+
+@pytest.mark.parametrize(
+    "given_path", ["", "checkpoint", "model.ckpt-1", "model.ckpt-1.index", "model.ckpt-1.data-00000-of-00001"]
+)
+def test_prefix_is_found_from_any_of_its_files(given_path: str) -> None:
+    assert find_prefix(FIXTURES / "bilm" / given_path) == FIXTURES / "bilm" / "model.ckpt-1"
+
+
+def test_prefix_of_a_checkpoint_file_with_its_authors_path(bilm: Path) -> None:
+    (bilm.parent / "checkpoint").write_text('model_checkpoint_path: "/home/someone/run 7/model.ckpt-1"\n')
+    assert find_prefix(bilm.parent) == bilm
+
+
+@pytest.mark.parametrize("named", ["..", "../", "checkpoint", ".", "x/../../checkpoint", "\x00", "nothing"])
+def test_checkpoint_file_cannot_lead_elsewhere(bilm: Path, named: str) -> None:
+    (bilm.parent / "checkpoint").write_text(f'model_checkpoint_path: "{named}"\n')
+    with pytest.raises(WeightsError):
+        find_prefix(bilm.parent)
+
+
+def test_highest_step_is_taken_without_a_checkpoint_file(bilm: Path) -> None:
+    (bilm.parent / "checkpoint").unlink()
+    for path in list(bilm.parent.glob("model.ckpt-1.*")):
+        shutil.copy(path, path.with_name(path.name.replace("ckpt-1", "ckpt-12")))
+        shutil.copy(path, path.with_name(path.name.replace("ckpt-1", "ckpt-9")))
+    assert find_prefix(bilm.parent).name == "model.ckpt-12"
+
+
+def test_only_wanted_tensors_are_read(bilm: Path) -> None:
+    assert list(read_tf_checkpoint(bilm, lambda name: name == "lm/softmax/b")) == ["lm/softmax/b"]
+
+
+def test_published_names_of_a_bilm() -> None:
+    found = published_names(read_tf_checkpoint(FIXTURES / "bilm"))
+    cells = {f"RNN_{d}/RNN/MultiRNNCell/Cell{k}/LSTMCell/{part}" for d in (0, 1) for k in (0, 1) for part in LSTM_PARTS}
+    cnn = {f"CNN/{kind}_cnn_{i}" for kind in "Wb" for i in range(3)}
+    highway = {f"CNN_high_{k}/{kind}_{part}" for k in (0, 1) for kind in "Wb" for part in ("carry", "transform")}
+    rest = {"char_embed", "CNN_proj/W_proj", "CNN_proj/b_proj", "softmax/W", "softmax/b"}
+    assert found.keys() == cells | cnn | highway | rest
+    raw = expected("bilm")
+    cell = "RNN_1/RNN/MultiRNNCell/Cell1/LSTMCell/"
+    tensorflow = "lm/RNN_1/rnn/multi_rnn_cell/cell_1/lstm_cell/"
+    np.testing.assert_array_equal(found[cell + "W_0"], raw[tensorflow + "kernel"])
+    np.testing.assert_array_equal(found[cell + "B"], raw[tensorflow + "bias"])
+    np.testing.assert_array_equal(found[cell + "W_P_0"], raw[tensorflow + "projection/kernel"])
+
+
+def test_published_names_of_one_layer_and_of_one_direction() -> None:
+    one_layer = published_names(read_tf_checkpoint(FIXTURES / "one_layer"))
+    names = {f"RNN_{d}/RNN/MultiRNNCell/Cell0/LSTMCell/{part}" for d in (0, 1) for part in LSTM_PARTS}
+    assert {name for name in one_layer if name.startswith("RNN")} == names
+    forward = published_names(read_tf_checkpoint(FIXTURES / "forward_words", is_bilm_variable))
+    names = {f"RNN_0/RNN/MultiRNNCell/Cell{k}/LSTMCell/{part}" for k in (0, 1) for part in LSTM_PARTS}
+    assert forward.keys() == names | {"embedding", "softmax/W", "softmax/b"}
+
+
+def test_published_names_refuse_a_checkpoint_of_something_else() -> None:
+    with pytest.raises(WeightsError, match=r"no bilm-tf model.*dense/kernel"):
+        published_names({"dense/kernel": np.zeros(3, np.float32)})
+
+
+def test_published_names_refuse_two_claims_to_one_name() -> None:
+    raw = expected("bilm")
+    raw["lm/rnn/multi_rnn_cell/cell_0/lstm_cell/bias"] = np.zeros(48, np.float32)
+    with pytest.raises(WeightsError, match="both"):
+        published_names(raw)
+
+
+def slow_crc32c(data: bytes) -> int:
+    register = 0xFFFFFFFF
+    for byte in data:
+        register ^= byte
+        for _ in range(8):
+            register = register >> 1 ^ (0x82F63B78 if register & 1 else 0)
+    return register ^ 0xFFFFFFFF
+
+
+def test_crc32c_of_the_standard_check_text() -> None:
+    assert crc32c(b"123456789") == 0xE3069283
+
+
+@given(st.integers(0, 5000), st.integers(0, 2**32))
+def test_crc32c_equals_the_bitwise_definition(size: int, seed: int) -> None:
+    data = random.Random(seed).randbytes(size)
+    assert crc32c(data) == slow_crc32c(data)
+
+
+def test_crc32c_across_chunks_equals_the_parts_joined_bytewise() -> None:
+    data = random.Random(1).randbytes((4 << 20) + 1029)
+    register = crc32c(data[: 4 << 20]) ^ 0xFFFFFFFF
+    for byte in data[4 << 20 :]:
+        register ^= byte
+        for _ in range(8):
+            register = register >> 1 ^ (0x82F63B78 if register & 1 else 0)
+    assert crc32c(data) == register ^ 0xFFFFFFFF
+
+
+# Damaged and hostile files: only ever a WeightsError.
+
+
+@pytest.mark.parametrize("suffix", [".index", ".data-00000-of-00001"])
+def test_truncated_files_are_refused(bilm: Path, suffix: str) -> None:
+    path = bilm.with_name(bilm.name + suffix)
+    whole = path.read_bytes()
+    chance = random.Random(3)
+    for size in [0, 1, 47, 48, *(chance.randrange(len(whole)) for _ in range(40))]:
+        path.write_bytes(whole[:size])
+        with pytest.raises(WeightsError):
+            read_tf_checkpoint(bilm)
+
+
+def test_flipped_bytes_are_noticed(bilm: Path) -> None:
+    index, data = (bilm.with_name(bilm.name + suffix) for suffix in (".index", ".data-00000-of-00001"))
+    chance = random.Random(4)
+    wanted = expected("bilm")
+    for path in (index, data):
+        whole = path.read_bytes()
+        for _ in range(250):
+            mutant = bytearray(whole)
+            mutant[chance.randrange(len(mutant))] ^= 1 << chance.randrange(8)
+            path.write_bytes(mutant)
+            try:
+                found = read_tf_checkpoint(bilm)
+            except WeightsError:
+                continue
+            for name, array in wanted.items():  # the flip fell into a byte that means nothing, such as footer padding
+                np.testing.assert_array_equal(found[name], array)
+        path.write_bytes(whole)
+
+
+def test_flips_under_a_right_checksum_are_no_other_error(bilm: Path) -> None:
+    """As a hostile writer would: the block is changed and its checksum made to fit."""
+    index = bilm.with_name(bilm.name + ".index")
+    block = make_block(list(table_entries(index.read_bytes(), "fixture")))
+    chance = random.Random(5)
+    outcomes = set()
+    for _ in range(500):
+        mutant = bytearray(block)
+        for _ in range(chance.choice((1, 1, 2, 5))):
+            mutant[chance.randrange(len(mutant))] = chance.randrange(256)
+        index.write_bytes(make_table(bytes(mutant)))
+        try:
+            read_tf_checkpoint(bilm)
+            outcomes.add("read")
+        except WeightsError:
+            outcomes.add("refused")
+    assert outcomes == {"read", "refused"}
+
+
+def test_missing_data_file_is_named(bilm: Path) -> None:
+    bilm.with_name(bilm.name + ".data-00000-of-00001").unlink()
+    with pytest.raises(WeightsError, match="data-00000-of-00001 is missing"):
+        read_tf_checkpoint(bilm)
+
+
+@pytest.mark.parametrize(
+    ("message", "change"),
+    [
+        ("needs 4398046511104 bytes", {"shape": (1 << 20, 1 << 20), "size": 12}),
+        ("should lie at", {"shape": (1 << 20, 1 << 20), "size": 4 << 40}),
+        ("claims the shape", {"shape": (1 << 62, 1 << 62)}),
+        ("claims the shape", {"shape": (1,) * 17}),
+        ("should lie at", {"offset": 1 << 60}),
+        ("data file 9 of 1", {"shard": 9}),
+        ("overlaps", {"offset": 4}),
+        ("in slices", {"extra": b"\x3a\x00"}),
+        ("number runs past", {"extra": b"\x08" + b"\xff" * 12}),
+        ("number runs past", {"extra": b"\x08"}),
+        ("unknown kind 3", {"extra": b"\x0b"}),
+        ("claims 127 bytes", {"extra": b"\x12\x7f"}),
+        ("checksum", {"crc": 5}),
+    ],
+)
+def test_hostile_entries_are_refused(tmp_path: Path, message: str, change: dict) -> None:
+    prefix = tmp_path / "model"
+    data = np.arange(6, dtype="<f4").tobytes()
+    (tmp_path / "model.data-00000-of-00001").write_bytes(data)
+    good = entry(shape=(3,), size=12, offset=0, crc=masked_crc32c(data[:12]))
+    fields = {"shape": (3,), "size": 12, "offset": 12, "crc": masked_crc32c(data[12:])}
+    header = b"\x08\x01"
+    (tmp_path / "model.index").write_bytes(
+        make_table(make_block([(b"", header), (b"a", good), (b"b", entry(**fields))]))
+    )
+    assert read_tf_checkpoint(prefix)["b"].tolist() == [3.0, 4.0, 5.0]
+    bad = entry(**{**fields, **change})
+    (tmp_path / "model.index").write_bytes(make_table(make_block([(b"", header), (b"a", good), (b"b", bad)])))
+    with pytest.raises(WeightsError, match=message):
+        read_tf_checkpoint(prefix)
+
+
+@pytest.mark.parametrize(
+    ("message", "table"),
+    [
+        ("snappy", lambda block: make_table(block, compression=1)),
+        ("unknown compression", lambda block: make_table(block, compression=7)),
+        ("restart points", lambda block: make_table(block[:-4] + b"\xff\xff\xff\x7f")),
+        ("reaches outside", lambda block: make_table(b"\x00\x01\x7f" + block[3:])),
+        ("reaches outside", lambda block: make_table(b"\x05" + block[1:])),
+        ("out of order", lambda block: make_table(make_block([(b"", b"\x08\x01"), (b"b", b""), (b"a", b"")]))),
+        ("no header", lambda block: make_table(make_block([(b"a", b"")]))),
+        ("data files", lambda block: make_table(make_block([(b"", b"\x08\xff\xff\xff\x7f")]))),
+        ("not a variable name", lambda block: make_table(make_block([(b"", b"\x08\x01"), (b"\xff", b"")]))),
+        ("at most 4096", lambda block: make_table(make_block([(b"", b"\x08\x01"), (b"x" * 5000, b"")]))),
+        ("overlap or are out of order", lambda block: make_table(block, blocks_listed=3)),
+        ("is empty", lambda block: make_table(make_block([]))),
+        ("does not end like", lambda block: b"\x80\x02}q\x00." * 20),
+        ("is said to lie", lambda block: make_table(block)[:-48] + footer(1 << 40, 1 << 40)),
+    ],
+)
+def test_hostile_tables_are_refused(tmp_path: Path, message: str, table) -> None:
+    (tmp_path / "model.index").write_bytes(table(make_block([(b"", b"\x08\x01")])))
+    with pytest.raises(WeightsError, match=message):
+        list_tf_checkpoint(tmp_path / "model")
+
+
+def test_v1_checkpoint_is_named_as_such(tmp_path: Path) -> None:
+    (tmp_path / "model.ckpt").write_bytes(make_table(make_block([(b"", b"")])))
+    with pytest.raises(WeightsError, match="V1 checkpoint"):
+        read_tf_checkpoint(tmp_path / "model.ckpt")
+
+
+def test_absent_checkpoint(tmp_path: Path) -> None:
+    with pytest.raises(WeightsError, match="does not exist"):
+        read_tf_checkpoint(tmp_path / "model.ckpt")
+    with pytest.raises(WeightsError, match="no TensorFlow checkpoint"):
+        read_tf_checkpoint(tmp_path)
+
+
+def test_big_endian_and_small_types_are_read(tmp_path: Path) -> None:
+    half = np.array([1.5, -2.0], dtype=">f2").tobytes()
+    brain = np.array([0x3FC0, 0xC000], dtype=">u2").tobytes()  # 1.5 and -2 in bfloat16
+    (tmp_path / "model.data-00000-of-00001").write_bytes(half + brain)
+    entries = [
+        (b"", b"\x08\x01\x10\x01"),
+        (b"brain", entry(shape=(2,), size=4, offset=4, crc=masked_crc32c(brain), dtype=14)),
+        (b"half", entry(shape=(2,), size=4, offset=0, crc=masked_crc32c(half), dtype=19)),
+    ]
+    (tmp_path / "model.index").write_bytes(make_table(make_block(entries)))
+    found = read_tf_checkpoint(tmp_path / "model")
+    assert found["half"].tolist() == found["brain"].tolist() == [1.5, -2.0]
+    assert (found["half"].dtype, found["brain"].dtype) == (np.float16, np.float32)
+
+
+# A small writer of table files, for the cases above.
+
+
+def varint(number: int) -> bytes:
+    out = bytearray()
+    while number >= 0x80:
+        out.append(number & 0x7F | 0x80)
+        number >>= 7
+    return bytes([*out, number])
+
+
+def entry(
+    *,
+    shape: tuple[int, ...],
+    size: int,
+    offset: int,
+    crc: int,
+    dtype: int = 1,
+    shard: int = 0,
+    extra: bytes = b"",
+) -> bytes:
+    dims = b"".join(b"\x12" + varint(len(varint(d)) + 1) + b"\x08" + varint(d) for d in shape)
+    return (
+        b"\x08" + varint(dtype) + b"\x12" + varint(len(dims)) + dims + b"\x18" + varint(shard)
+        + b"\x20" + varint(offset) + b"\x28" + varint(size) + b"\x35" + struct.pack("<I", crc) + extra
+    )  # fmt: skip
+
+
+def make_block(entries: list[tuple[bytes, bytes]]) -> bytes:
+    body = b"".join(b"\x00" + varint(len(key)) + varint(len(value)) + key + value for key, value in entries)
+    return body + struct.pack("<II", 0, 1)
+
+
+def footer(offset: int, size: int) -> bytes:
+    return (varint(0) + varint(0) + varint(offset) + varint(size)).ljust(40, b"\0") + TABLE_MAGIC
+
+
+def make_table(block: bytes, compression: int = 0, blocks_listed: int = 1) -> bytes:
+    def sealed(content: bytes, kind: int = 0) -> bytes:
+        content += bytes([kind])
+        return content + struct.pack("<I", masked_crc32c(content))
+
+    first = sealed(block, compression)
+    index = make_block([(b"z" * (k + 1), varint(0) + varint(len(block))) for k in range(blocks_listed)])
+    return first + sealed(index) + footer(len(first), len(index))
