@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,7 @@ from elmo.weights.options import config_from_options
 from elmo.weights.parts import ModelParts, build
 from elmo.weights.published import read_pair
 
-FIXTURES = Path(__file__).parent / "fixtures"
+FIXTURES = Path(__file__).parents[1] / "elmo" / "golden"
 GOLDEN = {"allennlp": "sentences.json", "bilm-tf": "lm_embeddings_sentences.json"}
 SENTENCES = [
     "The bank of the river was steep .".split(),
@@ -30,7 +29,6 @@ SENTENCES = [
 ]
 
 
-@cache
 def golden_parts(kind: str) -> ModelParts:
     return read_pair(FIXTURES / kind / "options.json", FIXTURES / kind / "lm_weights.hdf5")
 
@@ -55,6 +53,8 @@ def golden_batches(kind: str) -> Iterator[tuple[list[list[str]], list[np.ndarray
 def random_bilm(seed: int, **choices: Any) -> tuple[dict[str, Any], dict[str, np.ndarray], BiLM]:
     """A model drawn by the oracle, as options, arrays and network."""
     options, weights = oracle.random_model(np.random.default_rng(seed), **choices)
-    config = config_from_options(options, "random", num_words=len(weights["embedding"]) if "embedding" in weights else None)
+    config = config_from_options(
+        options, "random", num_words=len(weights["embedding"]) if "embedding" in weights else None
+    )
     arrays = {name: np.asarray(array, dtype=np.float32) for name, array in weights.items()}
     return options, weights, build(ModelParts(config=config, tensors=from_arrays(config, arrays, "random")))

@@ -13,7 +13,7 @@ import oracle_train
 import pytest
 from oracle_train import Batch, Negatives
 
-FIXTURES = Path(__file__).parent / "fixtures"
+FIXTURES = Path(__file__).parents[1] / "elmo" / "golden"
 GOLDEN = {"allennlp": "sentences.json", "bilm-tf": "lm_embeddings_sentences.json"}
 VOCAB = ["<S>", "</S>", "<UNK>", "the", "cat", "sat", "on", "a", "mat", ".", "naïve"]  # as many as random_model's rows
 SENTENCES = [["the", "naïve", "cat", "sat", "."], [], ["mat"], ["internationalization", "on", "日本", "<S>"]]
