@@ -48,6 +48,8 @@ def choose(layers: LayerChoice, num_layers: int) -> Choice:
         if layers in named:
             return named[layers]
         return choose(_parse(layers, num_layers), num_layers)
+    if isinstance(layers, bool):
+        raise ConfigError(f"layers is {layers}; expected a layer's name, number, or weights.")
     weights = [float(w) for w in layers]
     if len(weights) != num_layers:
         raise ConfigError(f"{len(weights)} layer weights were given; the model has {num_layers} layers.")

@@ -52,11 +52,12 @@ class Embedder:
         cache_words: int = 100_000,
         vocab: Vocabulary | None = None,
         name: str = "",
+        trained: bool = True,  # False: a stand-in with random weights
     ) -> None:
         if dtype not in DTYPES:
             raise ConfigError(f"dtype is {dtype!r}; expected one of {', '.join(DTYPES)}.")
         self.model = model.to(device=device, dtype=DTYPES[dtype]).eval().requires_grad_(False)
-        self.indexer, self.vocab, self.name = indexer, vocab, name
+        self.indexer, self.vocab, self.name, self.trained = indexer, vocab, name, trained
         self.device, self.dtype, self.state = torch.device(device), dtype, check_policy(state)
         self.tokenizer_name = tokenizer_name
         self._tokenize = tokenizer(tokenizer_name)
@@ -66,7 +67,9 @@ class Embedder:
 
     def __repr__(self) -> str:
         shape = f"{self.num_layers} layers of {self.dim}"
-        return f"Embedder({self.name!r}, {shape}, device={str(self.device)!r}, dtype={self.dtype!r}, state={self.state!r})"
+        return (
+            f"Embedder({self.name!r}, {shape}, device={str(self.device)!r}, dtype={self.dtype!r}, state={self.state!r})"
+        )
 
     @property
     def dim(self) -> int:
@@ -156,24 +159,31 @@ class Embedder:
         for window in windows_of(sentences, WINDOW_BATCHES * max_tokens, most_rows):
             yield from self._window(window, choice, batch_size, max_tokens, output)
 
-    def reset_state(self) -> None:
-        """Forgets what `carry` has carried so far."""
-        self._carried.reset()
+    def reset_state(self, to: State | None = None) -> None:
+        """Forgets what `carry` has carried so far, or goes back to what `carried_state` gave."""
+        self._carried.reset(to)
+
+    def carried_state(self) -> State | None:
+        """What `carry` has carried so far, (directions, L, rows, ·); None: nothing yet."""
+        return self._carried.state
 
     def run(
         self, sentences: Sequence[Sequence[str]], choice: Choice, *, batch_size: int = 256, max_tokens: int = 8192
     ) -> Iterator[tuple[np.ndarray, Tensor]]:
-        """Batch by batch: which sentences, and their chosen layers (K, B, T, D) with boundary positions, zero-padded."""
+        """Batch by batch: which sentences, and their chosen layers (K, B, T, D), boundaries included, zero-padded."""
         with torch.inference_mode():
             table, rows = self.words.table(sentences)  # (2 + N, P)
             if self.state == "carry":
-                groups = [np.arange(a, min(a + batch_size, len(sentences))) for a in range(0, len(sentences), batch_size)]
+                groups = [
+                    np.arange(a, min(a + batch_size, len(sentences))) for a in range(0, len(sentences), batch_size)
+                ]
             else:
                 groups = plan_batches([len(s) for s in sentences], max_tokens=max_tokens, max_rows=batch_size)
             for group in groups:
-                filled = group[[len(sentences[i]) > 0 for i in group]]
+                filled = group[[len(sentences[int(i)]) > 0 for i in group]]
                 if len(filled):
-                    yield filled, self._batch([sentences[i] for i in filled], filled - group[0], table, rows, choice)
+                    chosen = [sentences[int(i)] for i in filled]
+                    yield filled, self._batch(chosen, filled - group[0], table, rows, choice)
 
     def _window(
         self, sentences: list[Sequence[str]], choice: Choice, batch_size: int, max_tokens: int, output: str
@@ -220,7 +230,8 @@ class Embedder:
         if self._warm is None:
             state = self.model.zero_state(1)
             sentences = [text.split() for text in WARM_UP]
-            table, rows = self.words.table(sentences)
+            # not self.words: which words it has seen before would show in the last digits
+            table, rows = WordVectors(self.model, self.indexer, capacity=0).table(sentences)
             for sentence in sentences:
                 index = torch.tensor([0, *(rows[token] for token in sentence), 1], device=self.device)
                 _, state = sweep(self.model, table[index][None], None, state, choose("top", self.num_layers))

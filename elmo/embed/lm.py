@@ -19,7 +19,7 @@ from torch import Tensor
 from elmo.embed.choice import choose
 from elmo.embed.embedder import Embedder
 from elmo.errors import ConfigError, WeightsError
-from elmo.model.head import SoftmaxHead
+from elmo.model.head import Head
 from elmo.text.batch import windows_of
 from elmo.text.inputs import normalize_input
 from elmo.text.vocab import Vocabulary
@@ -34,7 +34,7 @@ _STATES_AT_ONCE = 1024  # hidden states scored against one block of the vocabula
 
 @dataclass(frozen=True)
 class Scores:
-    """Log-probabilities (nats) of one sentence: forward[k] of word k and last of </S>; backward[0] of <S>, then words."""
+    """Log-probabilities (nats) of a sentence: forward[k] of word k, last of </S>; backward[0] of <S>, then words."""
 
     tokens: list[str]
     forward: np.ndarray  # (n + 1,)
@@ -85,7 +85,7 @@ class LanguageModel:
         if not embedder.model.config.bidirectional:
             raise ConfigError("Scores need a model with both directions; this one reads forward only.")
         self.embedder = embedder
-        self.head: SoftmaxHead = embedder.model.head
+        self.head: Head = embedder.model.head
         self.vocab: Vocabulary = embedder.vocab
 
     def scores(self, texts: Any) -> list[Scores]:
@@ -149,9 +149,7 @@ class LanguageModel:
         for group, layers in self.embedder.run(sentences, choose("top", self.embedder.num_layers)):
             yield group, layers[0, :, :, :P], layers[0, :, :, P:]
 
-    def _score(
-        self, numbered: list[tuple[int, Sequence[str]]], forward: Tensor, backward: Tensor
-    ) -> dict[int, Scores]:
+    def _score(self, numbered: list[tuple[int, Sequence[str]]], forward: Tensor, backward: Tensor) -> dict[int, Scores]:
         hidden, targets = [], []
         for row, (_, tokens) in enumerate(numbered):
             n = len(tokens)

@@ -43,8 +43,9 @@ def load(
         device=choose_device(device),
         dtype=dtype,
         cache_words=cache_words,
-        vocab=None if parts.vocab is None else Vocabulary(parts.vocab, source=parts.source),
+        vocab=_vocabulary(parts),
         name=str(model),
+        trained=parts.about.get("trained", True),
     )
 
 
@@ -66,6 +67,12 @@ def make_indexer(parts: ModelParts) -> Indexer:
             "Put the vocabulary it was trained with into the same folder as vocab.txt.",
         )
     return WordIndexer(Vocabulary(parts.vocab, source=parts.source))
+
+
+def _vocabulary(parts: ModelParts) -> Vocabulary | None:
+    """The words of the softmax or the word table; a list that merely lies beside a character model is not needed."""
+    needed = parts.config.head is not None or parts.config.words is not None
+    return Vocabulary(parts.vocab, source=parts.source) if needed and parts.vocab is not None else None
 
 
 def choose_device(device: str) -> str:

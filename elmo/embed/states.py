@@ -1,10 +1,10 @@
 """What an LSTM remembers when a sentence begins: nothing, a fixed warm-up, or the sentence before it.
 
-    reset  fresh memory for each sentence: its vectors depend on nothing else (default)
-    warm   every sentence starts from the memory after one fixed text: just as independent, and closer to the
-           running text that published models were trained on
-    carry  each row of a batch continues from the row's last sentence, as the reference implementations do: vectors
-           depend on order, batch size and what ran before
+reset  fresh memory for each sentence: its vectors depend on nothing else (default)
+warm   every sentence starts from the memory after one fixed text: just as independent, and closer to the
+       running text that published models were trained on
+carry  each row of a batch continues from the row's last sentence, as the reference implementations do: vectors
+       depend on order, batch size and what ran before
 """
 
 from __future__ import annotations
@@ -44,8 +44,13 @@ class CarriedState:
         self._fresh = fresh  # of one row, all zero
         self._state: State | None = None
 
-    def reset(self) -> None:
-        self._state = None
+    @property
+    def state(self) -> State | None:
+        """The memory of all rows there are; None: no row yet."""
+        return self._state
+
+    def reset(self, to: State | None = None) -> None:
+        self._state = to
 
     def rows(self, num_rows: int) -> State:
         """The memory of the first rows."""

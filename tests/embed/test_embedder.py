@@ -135,7 +135,9 @@ def test_layers_can_be_chosen(embedder) -> None:
     np.testing.assert_allclose(
         embedder.embed([SENTENCES[0]], layers=[0.5, 0.0, 2.0])[0], 0.5 * every[0] + 2 * every[2], atol=1e-6
     )
-    np.testing.assert_allclose(embedder.embed([SENTENCES[0]], layers="0.5,0,2")[0], 0.5 * every[0] + 2 * every[2], atol=1e-6)
+    np.testing.assert_allclose(
+        embedder.embed([SENTENCES[0]], layers="0.5,0,2")[0], 0.5 * every[0] + 2 * every[2], atol=1e-6
+    )
     mix = ScalarMix(3)
     with torch.no_grad():
         mix.weights.copy_(torch.tensor([0.3, -1.0, 2.0]))

@@ -1,0 +1,283 @@
+"""The bulk embedding of a file: `dump` takes it from lines to the finished output.
+
+dump(embedder, "corpus.txt", "corpus.hdf5", DumpOptions(layers="all", dtype="float16"))
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from elmo.embed.choice import Choice, choose
+from elmo.embed.dump.assemble import MergeSummary, assemble, finish_result
+from elmo.embed.dump.blocks import Block, cut_blocks
+from elmo.embed.dump.estimate import Estimate, check_room, estimate, free_bytes
+from elmo.embed.dump.folder import PartsFolder
+from elmo.embed.dump.options import DumpOptions
+from elmo.embed.dump.part import Layout, Part, write_part
+from elmo.embed.dump.plan import Unchanged, layout_of, make_plan
+from elmo.embed.dump.target import STDOUT, Target, check_target, exists_error, is_stream
+from elmo.embed.dump.write_jsonl import json_line
+from elmo.embed.embedder import Embedder
+from elmo.embed.pool import pool
+from elmo.errors import ConfigError, OutputError
+from elmo.files import open_bytes
+from elmo.model.lstm import State
+from elmo.progress import Progress
+from elmo.text.indexer import ByteIndexer
+from elmo.text.inputs import looks_untokenised
+from elmo.text.lines import read_lines
+
+log = logging.getLogger(__name__)
+Say = Callable[[str], None]
+
+
+@dataclass(kw_only=True)
+class DumpSummary:
+    """What a run did. Counts are of the whole input, but for a shard, whose are of its own blocks."""
+
+    path: str
+    format: str
+    lines: int = 0
+    tokens: int = 0
+    blocks: int = 0
+    blocks_kept: int = 0  # of them found finished
+    cut_tokens: int = 0  # longer than the model reads
+    bytes: int = 0  # of the output; 0 for a shard and for a stream
+    seconds: float = 0.0
+    tokens_per_second: float = 0.0  # of what was computed now
+
+
+def dump(
+    embedder: Embedder,
+    source: str | Path,
+    target: str | Path,
+    options: DumpOptions | None = None,
+    *,
+    say: Say = log.info,
+) -> DumpSummary:
+    """Embeds every line of a file into an output file (or jsonl on standard output, for "-").
+
+    Finished blocks are kept in OUT.parts/ until the output is whole; `resume` continues from them. A shard only adds
+    its blocks there, and `merge` puts them together. What state the embedder carried before is forgotten.
+    """
+    options = options or DumpOptions()
+    found = check_target(source, target, options)
+    if embedder.state == "carry" and options.shard:
+        raise ConfigError(
+            "With state 'carry' every block continues from the one before it, so it cannot be shared out.",
+            "Drop --shard, or use --state reset or warm.",
+        )
+    if not is_stream(source):
+        open_bytes(source).close()  # for its errors: no such file, a folder
+    job = _Job(embedder, source, found, options, say)
+    return job.to_stdout() if str(target) == STDOUT else job.to_file()
+
+
+class _Job:
+    """One run: what it was asked for, and how far it has come."""
+
+    def __init__(self, embedder: Embedder, source: str | Path, target: Target, options: DumpOptions, say: Say) -> None:
+        self.embedder, self.source, self.target, self.options, self.say = embedder, source, target, options, say
+        self.choice: Choice = choose(options.layers, embedder.num_layers)
+        self.layout: Layout = layout_of(embedder, self.choice, options)
+        self.summary = DumpSummary(path=str(target.path), format=target.format)
+        self.progress = Progress("embedding", None, show=options.show_progress)
+        self.tokens_now = 0  # computed in this run
+        self.begun = time.monotonic()
+
+    def to_stdout(self) -> DumpSummary:
+        self.summary.path = STDOUT
+        self.embedder.reset_state()
+        with self.progress:
+            for block in self._blocks():
+                at = 0
+                rows = self._embed(block)
+                for number, tokens in enumerate(block.sentences, block.first_line):
+                    count = 1 if self.layout.pooled else len(tokens)
+                    line = json_line(number, tokens, self.layout.sentence(rows[at : at + count]))
+                    sys.stdout.buffer.write(line)
+                    at += count
+                sys.stdout.buffer.flush()
+                self._count(block)
+        return self._finished()
+
+    def to_file(self) -> DumpSummary:
+        options = self.options
+        watch = Unchanged(self.source)
+        plan = make_plan(self.embedder, self.source, self.choice, self.target.format, options)
+        if options.use_sentence_keys:
+            from elmo.embed.dump.write_hdf5 import check_sentence_keys
+
+            check_sentence_keys(read_lines(self.source, errors=options.errors), str(self.source))
+        size = estimate(self.source, self.embedder.tokenize, self.layout, self.target.format, options)
+        folder = PartsFolder(self.target)
+        folder.lock(options.shard)
+        try:
+            folder.begin(plan, keep=options.resume or options.shard is not None, overwrite=options.overwrite)
+            if options.shard is None and (done_already := finish_result(folder)):
+                return self._result(done_already)
+            self._run(folder, size, watch)
+        except BaseException:
+            self._leave(folder)
+            raise
+        finally:
+            folder.close()
+        return self._finished()
+
+    def _run(self, folder: PartsFolder, size: Estimate | None, watch: Unchanged) -> None:
+        if self.target.path.exists() and not self.options.overwrite:
+            raise exists_error(self.target.path)
+        if size is not None:
+            self._check_size(folder, size)
+        self._fill(folder)
+        watch.check()
+        counts = {"blocks": self.summary.blocks, "lines": self.summary.lines, "tokens": self.summary.tokens}
+        if self.options.shard is None:
+            folder.write("end.json", counts)
+            self.say("putting the blocks together")
+            self._result(assemble(folder, force=self.options.force))
+
+    def _fill(self, folder: PartsFolder) -> None:
+        """Makes every block that is not there yet, in order."""
+        embedder, shard = self.embedder, self.options.shard
+        carries = embedder.state == "carry"
+        embedder.reset_state()
+        total = DumpSummary(path="", format="")
+        missed: int | None = None  # the block before, if it was found finished: its state is still to be fetched
+        with self.progress:
+            for block in self._blocks():
+                total.blocks, total.lines = total.blocks + 1, total.lines + len(block.lines)
+                total.tokens += block.num_tokens
+                if shard and block.number % shard[1] != shard[0] - 1:
+                    self._expect_less(block)
+                    continue
+                if folder.has(block.number):
+                    self.summary.blocks_kept += 1
+                    self._expect_less(block)
+                    missed = block.number
+                else:
+                    if carries and missed is not None:
+                        embedder.reset_state(_restore(Part(folder.part_path(missed)), embedder))
+                    missed = None
+                    rows = self._embed(block)
+                    state = _snapshot(embedder.carried_state()) if carries else None
+                    write_part(folder.part_path(block.number), block, rows, state)
+                    self.tokens_now += block.num_tokens
+                    self.progress.advance(block.num_tokens)
+                self._count(block, advance=False)
+        if shard:
+            folder.write("end.json", {"blocks": total.blocks, "lines": total.lines, "tokens": total.tokens})
+
+    def _blocks(self) -> Iterator[Block]:
+        options, embedder = self.options, self.embedder
+        blocks = cut_blocks(
+            read_lines(self.source, errors=options.errors),
+            embedder.tokenize,
+            max_lines=options.block_lines,
+            max_tokens=options.block_tokens,
+            multiple=options.batch_size if embedder.state == "carry" else 1,
+        )
+        for block in blocks:
+            doubt = looks_untokenised(block.sentences) if block.number == 0 else None
+            if doubt and embedder.tokenizer_name == "whitespace":
+                log.warning("%s: %s", self.source, doubt)
+            yield block
+
+    def _embed(self, block: Block) -> np.ndarray:
+        """Rows (tokens, K, D) of a block, or (lines, K, D) when pooled, from a word cache that knows nothing."""
+        options, layout = self.options, self.layout
+        self.embedder.words.clear()
+        num_rows = len(block.lines) if layout.pooled else block.num_tokens
+        rows = np.empty((num_rows, layout.num_kept, layout.dim), dtype=layout.dtype)  # (n, K, D)
+        at = 0
+        stream = self.embedder.stream(
+            block.sentences, layers=options.layers, batch_size=options.batch_size, max_tokens=options.max_tokens
+        )
+        for number, vectors in enumerate(stream, block.first_line + 1):
+            stacked = vectors if layout.stacked else vectors[None]  # (K, n, D)
+            piece = pool(stacked, options.pool)[None] if options.pool else stacked.transpose(1, 0, 2)  # (n, K, D)
+            try:
+                with np.errstate(over="raise"):
+                    rows[at : at + len(piece)] = piece
+            except FloatingPointError as error:
+                raise OutputError(
+                    f"{self.source}:{number}: a value is too large for {layout.dtype}.", "Use --dtype float32."
+                ) from error
+            at += len(piece)
+        return rows
+
+    def _count(self, block: Block, *, advance: bool = True) -> None:
+        summary, tokens = self.summary, block.num_tokens
+        summary.blocks, summary.lines = summary.blocks + 1, summary.lines + len(block.lines)
+        summary.tokens += tokens
+        if isinstance(self.embedder.indexer, ByteIndexer):
+            longest = self.embedder.indexer.width - 2
+            summary.cut_tokens += sum(
+                len(token) > longest or len(token) * 4 > longest and len(token.encode()) > longest
+                for sentence in block.sentences
+                for token in sentence
+            )
+        if advance:
+            self.tokens_now += tokens
+            self.progress.advance(tokens)
+
+    def _expect_less(self, block: Block) -> None:
+        if self.progress.total is not None:
+            self.progress.total = max(self.progress.total - block.num_tokens, 1)
+
+    def _check_size(self, folder: PartsFolder, size: Estimate) -> None:
+        self.progress.total = size.tokens
+        there = sum(folder.part_path(number).stat().st_size for number in folder.blocks())
+        needed = max(size.part_bytes - there, 0) + (0 if self.options.shard else size.result_bytes)
+        room = free_bytes(self.target.path)
+        self.say(
+            f"about {size.tokens:,} tokens: {size.result_bytes / 1e6:,.1f} MB, and {size.part_bytes / 1e6:,.1f} MB "
+            f"for parts until it is whole; {room / 1e6:,.0f} MB are free"
+        )
+        if not self.options.force:
+            check_room(self.target.path, needed)
+
+    def _leave(self, folder: PartsFolder) -> None:
+        """Says what is left of a run that ends early; a run that has nothing to show leaves nothing."""
+        if not folder.plan or not folder.path.exists():
+            return
+        if kept := len(folder.blocks()):
+            self.say(f"{kept} finished blocks are kept in {folder.path}; continue with --resume")
+        elif self.options.shard is None:
+            folder.remove()
+
+    def _result(self, merged: MergeSummary) -> DumpSummary:
+        self.summary.blocks, self.summary.lines, self.summary.tokens = merged.blocks, merged.lines, merged.tokens
+        self.summary.bytes = merged.bytes
+        return self.summary
+
+    def _finished(self) -> DumpSummary:
+        summary = self.summary
+        summary.seconds = time.monotonic() - self.begun
+        summary.tokens_per_second = self.tokens_now / max(summary.seconds, 1e-9)
+        if summary.cut_tokens:
+            log.warning("%d tokens are longer than the model reads and were cut.", summary.cut_tokens)
+        return summary
+
+
+def _snapshot(state: State | None) -> tuple[np.ndarray, np.ndarray] | None:
+    if state is None:
+        return None
+    wide = [t.cpu() if t.dtype == torch.float64 else t.float().cpu() for t in state]  # numpy has no bfloat16
+    return wide[0].numpy(), wide[1].numpy()
+
+
+def _restore(part: Part, embedder: Embedder) -> State | None:
+    arrays = part.state()
+    if arrays is None:
+        return None
+    like = next(embedder.model.parameters())
+    return State(*(torch.from_numpy(array.copy()).to(like) for array in arrays))

@@ -1,0 +1,101 @@
+"""What a run's blocks are made of, in words that can be compared: input, model, settings.
+
+Device, threads and machine are not part of it: a run may be continued elsewhere, and then agrees with itself to
+rounding instead of to the last bit.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import os
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from elmo import __version__
+from elmo.embed.choice import Choice
+from elmo.embed.dump.folder import Plan
+from elmo.embed.dump.options import DumpOptions
+from elmo.embed.dump.part import Layout
+from elmo.embed.dump.target import is_stream
+from elmo.embed.embedder import Embedder
+from elmo.errors import DataError
+from elmo.files import sha256_file
+
+
+def make_plan(embedder: Embedder, source: str | Path, choice: Choice, format_name: str, options: DumpOptions) -> Plan:
+    """The plan of a run, ready for JSON."""
+    layout = layout_of(embedder, choice, options)
+    return {
+        "version": 1,
+        "elmo": __version__,
+        "input": _input_identity(source),
+        "model": {"name": embedder.name, "sha256": model_identity(embedder)},
+        "text": {"tokenizer": embedder.tokenizer_name, "errors": options.errors},
+        "vectors": {"layers": choice.matrix.tolist(), "pool": options.pool, "layout": dataclasses.asdict(layout)},
+        "compute": {
+            "state": embedder.state,
+            "dtype": embedder.dtype,
+            "batch_size": options.batch_size,
+            "max_tokens": options.max_tokens,
+        },
+        "blocks": {"lines": options.block_lines, "tokens": options.block_tokens},
+        "output": {
+            "format": format_name,
+            "use_sentence_keys": options.use_sentence_keys,
+            "forget_sentences": options.forget_sentences,
+        },
+        "shards": options.shard[1] if options.shard else None,
+    }
+
+
+def layout_of(embedder: Embedder, choice: Choice, options: DumpOptions) -> Layout:
+    """How the vectors of this run are stored."""
+    return Layout(
+        num_kept=len(choice.matrix),
+        dim=embedder.dim,
+        stacked=choice.stacked,
+        pooled=options.pool is not None,
+        dtype=options.dtype,
+    )
+
+
+def model_identity(embedder: Embedder) -> str:
+    """A checksum of everything in a model that shapes its vectors; the softmax does not."""
+    digest = hashlib.sha256(repr(dataclasses.replace(embedder.model.config, head=None)).encode())
+    digest.update(type(embedder.indexer).__name__.encode())
+    for row in (embedder.indexer.begin, embedder.indexer.end):
+        digest.update(row.tobytes())
+    for name, tensor in sorted(embedder.model.state_dict().items()):
+        if not name.startswith("head."):
+            digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+            digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
+    return digest.hexdigest()
+
+
+class Unchanged:
+    """Watches that a file stays the same while it is read; a stream cannot be watched."""
+
+    def __init__(self, source: str | Path) -> None:
+        self._source = source
+        self._before = self._look()
+
+    def check(self) -> None:
+        """Raises a DataError if the file is not what it was."""
+        if self._look() != self._before:
+            raise DataError(f"{self._source} changed while it was read.", "Run again when nobody writes to it.")
+
+    def _look(self) -> tuple[int, int] | None:
+        if is_stream(self._source):
+            return None
+        about = os.stat(self._source)
+        return about.st_size, about.st_mtime_ns
+
+
+def _input_identity(source: str | Path) -> dict[str, Any]:
+    if is_stream(source):
+        return {"path": str(source), "bytes": None, "sha256": None}
+    # the whole file: a second a gigabyte, where embedding a gigabyte of text takes hours
+    return {"path": str(source), "bytes": os.stat(source).st_size, "sha256": sha256_file(source)}

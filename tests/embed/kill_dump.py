@@ -1,0 +1,109 @@
+"""Kills bulk embeddings at chosen or random moments, resumes each, and prints which did not give the same bytes.
+
+    python kill_dump.py OPTIONS WEIGHTS SOURCE FOLDER SUFFIX NUM_RANDOM
+
+A process of its own with one thread, so that it may fork: a child costs milliseconds where a fresh `import torch` costs
+seconds. A child dies by SIGKILL, without a chance to clean up: just before the n-th call of one of CALLS, or after a
+random time.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+
+from elmo.embed.dump.job import dump
+from elmo.embed.dump.options import DumpOptions
+from elmo.embed.load import load
+
+CALLS = ("replace", "unlink", "rmdir")  # of os: every step by which a run changes what is on the disk for good
+
+
+def main() -> None:
+    options_path, weights_path, source, folder, suffix, num_random = sys.argv[1:]
+    torch.set_num_threads(1)
+    embedder = load(options_path, weights_path, device="cpu", tokenizer="whitespace")
+    settings = {"block_tokens": 200, "resume": True}
+
+    def embed(name: str) -> Callable[[], object]:
+        return lambda: dump(embedder, source, Path(folder, name + suffix), DumpOptions(**settings))
+
+    begun = time.monotonic()
+    assert in_child(embed("whole")) == 0
+    seconds = time.monotonic() - begun
+    expected = Path(folder, "whole" + suffix).read_bytes()
+    points = 0
+    for call in CALLS:
+        for count in range(1, 1000):
+            name = f"{call}-{count}"
+            if not dies(name, lambda name=name, a=(call, count): kill_self_at(*a, embed(name))):
+                break
+            points += 1
+            check(folder, name + suffix, expected, embed(name))
+    chance = random.Random(1)
+    for number in range(int(num_random)):
+        name = f"random-{number}"
+        if dies(name, embed(name), after=chance.uniform(0, seconds)):
+            points += 1
+            check(folder, name + suffix, expected, embed(name))
+    print("killed at", points, "points")
+
+
+def kill_self_at(call: str, count: int, work: Callable[[], object]) -> None:
+    """Runs the work until the count-th call of os.<call>, which is not done any more."""
+    original = getattr(os, call)
+    seen = 0
+
+    def counted(*args: object, **options: object) -> object:
+        nonlocal seen
+        seen += 1
+        if seen == count:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return original(*args, **options)
+
+    setattr(os, call, counted)
+    work()
+
+
+def dies(name: str, work: Callable[[], object], after: float | None = None) -> bool:
+    status = in_child(work, after)
+    assert status in (0, -signal.SIGKILL), (name, status)
+    return status != 0
+
+
+def check(folder: str, name: str, expected: bytes, work: Callable[[], object]) -> None:
+    """Resumes and compares; a run that was killed after its very last step has nothing to resume and is refused."""
+    finished = Path(folder, name).exists() and not Path(folder, name + ".parts", "plan.json").exists()
+    assert in_child(work) == (1 if finished else 0), name
+    assert Path(folder, name).read_bytes() == expected, f"{name} differs"
+    left = [path.name for path in Path(folder).iterdir() if name in path.name]
+    assert finished or left == [name], left
+    Path(folder, name).unlink()
+
+
+def in_child(work: Callable[[], object], after: float | None = None) -> int:
+    pid = os.fork()
+    if pid == 0:
+        code = 1
+        try:
+            work()
+            code = 0
+        except Exception as error:
+            print(type(error).__name__, error, file=sys.stderr)
+        finally:
+            os._exit(code)
+    if after is not None:
+        time.sleep(after)
+        os.kill(pid, signal.SIGKILL)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+if __name__ == "__main__":
+    main()
