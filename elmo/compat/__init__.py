@@ -1,0 +1,1 @@
+"""Other libraries' interfaces for code that outlived them: change one import and it runs."""
