@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from elmo.model.config import BiLMConfig
-from elmo.model.head import make_head
+from elmo.model.head import SoftmaxHead, make_head
 from elmo.model.lstm import LSTMStack, State
 from elmo.model.token_encoder import TokenEncoder
 
@@ -39,6 +39,8 @@ class BiLM(nn.Module):
         self.token_encoder = TokenEncoder(config)
         self.stacks = nn.ModuleList(LSTMStack(config.lstm) for _ in range(config.num_directions))
         self.head = make_head(config.head, config.lstm.proj_dim) if config.head else None
+        if config.head and config.head.tied:
+            self.tie()
 
     def forward(self, ids: Tensor, mask: Tensor | None = None, state: State | None = None) -> BiLMOutput:
         """ids (B, T, W) with boundary rows, 0 = padding on the right. Without `mask`, tokens are the non-zero rows."""
@@ -59,6 +61,12 @@ class BiLM(nn.Module):
         token_layer = torch.cat([tokens] * len(runs), dim=-1)  # (B, T, D)
         after = State(torch.stack([s.h for _, s in runs]), torch.stack([s.c for _, s in runs]))
         return BiLMOutput(layers=torch.cat([token_layer[None], contextual]), mask=mask, state=after)
+
+    def tie(self) -> None:
+        """Makes the word table and the softmax rows one tensor."""
+        assert isinstance(self.head, SoftmaxHead)
+        assert self.token_encoder.words is not None
+        self.head.weight = self.token_encoder.words
 
     def zero_state(self, num_rows: int) -> State:
         """A fresh memory: h (directions, L, B, P) and c (directions, L, B, H), all zero; c is at least float32."""

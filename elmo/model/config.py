@@ -6,8 +6,8 @@
 from __future__ import annotations
 
 import difflib
-from dataclasses import asdict, dataclass, field, fields, is_dataclass
-from typing import Any
+from dataclasses import asdict, dataclass, field, is_dataclass
+from typing import Any, cast, get_args, get_type_hints
 
 from elmo.errors import ConfigError
 
@@ -174,23 +174,20 @@ def from_dict(kind: type, values: Any, where: str = "") -> Any:
     """A config dataclass from nested plain values, each key known and each section of its own kind."""
     if not isinstance(values, dict):
         raise ConfigError(f"{where or 'the configuration'} is {values!r}; expected a table of settings.")
-    known = {f.name: f for f in fields(kind)}
-    for key in values:
-        if key not in known:
-            near = difflib.get_close_matches(str(key), known, n=1)
-            raise ConfigError(
-                f"Unknown setting {where + str(key)!r}.",
-                f"Did you mean {where + near[0]!r}?" if near else f"Known: {', '.join(known)}.",
-            )
+    kinds = get_type_hints(kind)
     arguments = {}
     for key, value in values.items():
-        section = _SECTIONS.get((kind, key))
+        if key not in kinds:
+            near = difflib.get_close_matches(str(key), kinds, n=1)
+            raise ConfigError(
+                f"Unknown setting {where + str(key)!r}.",
+                f"Did you mean {where + near[0]!r}?" if near else f"Known: {', '.join(kinds)}.",
+            )
+        section = next((k for k in (kinds[key], *get_args(kinds[key])) if is_dataclass(k)), None)
         if section is not None and value is not None:
-            value = from_dict(section, value, f"{where}{key}.")
+            value = from_dict(cast(type, section), value, f"{where}{key}.")
         elif isinstance(value, list):
             value = tuple(tuple(v) if isinstance(v, list) else v for v in value)
-        elif not is_dataclass(kind):
-            raise TypeError(f"{kind} is not a dataclass")
         arguments[key] = value
     try:
         return kind(**arguments)
@@ -221,13 +218,6 @@ def _check(name: str, value: object, low: int, high: int) -> None:
     if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
         raise ConfigError(f"{name} is {value!r}; expected a whole number from {low} to {high:,}.")
 
-
-_SECTIONS: dict[tuple[type, str], type] = {
-    (BiLMConfig, "chars"): CharConfig,
-    (BiLMConfig, "words"): WordConfig,
-    (BiLMConfig, "lstm"): LSTMConfig,
-    (BiLMConfig, "head"): HeadConfig,
-}
 
 PRESETS = {
     "tiny": BiLMConfig(

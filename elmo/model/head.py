@@ -56,9 +56,38 @@ class SoftmaxHead(nn.Module):
         return values - normalizer[:, None], ids
 
     def _scores(self, hidden: Tensor, start: int, block: int) -> Tensor:
-        return torch.addmm(self.bias[start : start + block], hidden, self.weight[start : start + block].t())  # (N, block)
+        return torch.addmm(
+            self.bias[start : start + block], hidden, self.weight[start : start + block].t()
+        )  # (N, block)
 
 
-def make_head(config: HeadConfig, proj_dim: int) -> SoftmaxHead:
+class AdaptiveHead(nn.Module):
+    """Frequent words at full width, rarer clusters at a fraction of it (Grave et al. 2017); same interface."""
+
+    def __init__(self, vocab_size: int, proj_dim: int, cutoffs: tuple[int, ...]) -> None:
+        super().__init__()
+        self.vocab_size = vocab_size
+        self.softmax = nn.AdaptiveLogSoftmaxWithLoss(proj_dim, vocab_size, list(cutoffs), div_value=4.0, head_bias=True)
+
+    def log_probs(self, hidden: Tensor, targets: Tensor, block: int = VOCAB_BLOCK) -> Tensor:
+        """Log-probability of each state's target word, (N,)."""
+        return self.softmax(hidden, targets).output
+
+    def best(self, hidden: list[Tensor], k: int, block: int = VOCAB_BLOCK) -> tuple[Tensor, Tensor]:
+        """The k words with the highest summed log-probability over the given states: values and ids, each (N, k)."""
+        rows = max(1, (1 << 26) // self.vocab_size)  # states whose whole vocabulary is scored at once
+        parts = []
+        for start in range(0, len(hidden[0]), rows):
+            scores = torch.stack([self.softmax.log_prob(states[start : start + rows]) for states in hidden]).sum(dim=0)
+            parts.append(scores.topk(min(k, self.vocab_size), dim=-1))  # (rows, k)
+        return torch.cat([p.values for p in parts]), torch.cat([p.indices for p in parts])
+
+
+Head = SoftmaxHead | AdaptiveHead
+
+
+def make_head(config: HeadConfig, proj_dim: int) -> Head:
     """The module a head config describes."""
+    if config.kind == "adaptive":
+        return AdaptiveHead(config.vocab_size, proj_dim, config.cutoffs)
     return SoftmaxHead(config.vocab_size, proj_dim)

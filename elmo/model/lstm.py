@@ -105,7 +105,7 @@ class LSTMStack(nn.Module):
         fresh: Tensor | None = None,
         dropout: float = 0.0,
     ) -> tuple[Tensor, State]:
-        """`state` holds h (L, B, P) and c (L, B, H). `dropout` acts on each layer's input, the skip's share included."""
+        """`state` holds h (L, B, P), c (L, B, H). `dropout` acts on each layer's input, the skip's share included."""
         outputs, states = [], []
         for number, layer in enumerate(self.layers):
             if dropout:

@@ -56,7 +56,11 @@ class WordIndexer:
 
 
 class LexiconIndexer:
-    """Characters of a lexicon, then (if there is a word lexicon) one word id: models of the ELMoForManyLangs family."""
+    """Characters of a lexicon, then (if there is a word lexicon) one word id: models of the ELMoForManyLangs family.
+
+    That family writes the end-of-word mark before a word and the begin-of-word mark after it, in training and use
+    alike, and looks a long word up by its cut form; so must we.
+    """
 
     def __init__(self, chars: Mapping[str, int] | None, words: Mapping[str, int] | None, max_chars: int = 50) -> None:
         self._chars, self._words, self._max_chars = chars, words, max_chars
@@ -65,13 +69,14 @@ class LexiconIndexer:
         self.end = self._make("<eos>", ["<eos>"])
 
     def row(self, token: str) -> np.ndarray:
-        return self._make(token, list(token[: self._max_chars - 2]))
+        cut = token[: self._max_chars - 2] if self._chars is not None else token
+        return self._make(cut, list(cut))
 
     def _make(self, word: str, symbols: Sequence[str]) -> np.ndarray:
         columns: list[int] = []
         if self._chars is not None:
             unknown, pad = self._chars["<oov>"], self._chars["<pad>"]
-            columns = [self._chars["<bow>"], *(self._chars.get(s, unknown) for s in symbols), self._chars["<eow>"]]
+            columns = [self._chars["<eow>"], *(self._chars.get(s, unknown) for s in symbols), self._chars["<bow>"]]
             columns += [pad] * (self._max_chars - len(columns))
         if self._words is not None:
             columns.append(self._words.get(word, self._words["<oov>"]))

@@ -19,6 +19,7 @@ from elmo.model.lstm import State
 from elmo.text.batch import make_batch
 from elmo.text.indexer import ByteIndexer
 
+
 def run(model: BiLM, sentences: list[list[str]], state: State | None = None):
     batch = make_batch(sentences, ByteIndexer(model.config.chars.max_chars))
     with torch.no_grad():
@@ -113,7 +114,9 @@ def test_a_planted_mistake_is_seen(kind: str, mistake) -> None:
     mistake(model)
     sentences, expected = next(golden_batches(kind))
     out = run(model, sentences)
-    assert max(float(np.abs(out.layers[-1, r, 1 : len(e) + 1].numpy() - e).max()) for r, e in enumerate(expected)) > 1e-4
+    assert (
+        max(float(np.abs(out.layers[-1, r, 1 : len(e) + 1].numpy() - e).max()) for r, e in enumerate(expected)) > 1e-4
+    )
 
 
 def test_padding_and_row_order_do_not_matter() -> None:
@@ -169,7 +172,7 @@ def test_only_the_used_columns_are_convolved_and_nothing_changes() -> None:
     torch.testing.assert_close(chars(rows[:2]), plain[:2], atol=1e-6, rtol=0)
 
 
-@pytest.mark.parametrize("name, parameters", [("small", 13_593_296), ("medium", 28_027_728), ("original", 93_600_848)])
+@pytest.mark.parametrize(("name", "parameters"), [("small", 13_593_296), ("medium", 28_027_728), ("original", 93_600_848)])
 def test_presets_have_the_published_sizes(name: str, parameters: int) -> None:
     with torch.device("meta"):
         model = BiLM(PRESETS[name])

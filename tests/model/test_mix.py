@@ -28,7 +28,11 @@ def test_mix_agrees_with_the_oracle(norm: str) -> None:
         mix.weights.copy_(torch.tensor([0.1, 0.3, 0.5]))
         mix.gamma.fill_(1.1)
     expected = oracle.mix(
-        layers.double().numpy(), mask.numpy(), np.array([0.1, 0.3, 0.5]), 1.1, layer_norm=None if norm == "none" else norm
+        layers.double().numpy(),
+        mask.numpy(),
+        np.array([0.1, 0.3, 0.5]),
+        1.1,
+        layer_norm=None if norm == "none" else norm,
     )
     np.testing.assert_allclose(mix(layers, mask).detach().numpy(), expected, atol=1e-5)
 

@@ -1,0 +1,120 @@
+"""`elmo info`: what a model is made of, from its files."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from elmo.weights.parts import ModelParts
+
+EXAMPLE = "elmo info model/ --tensors"
+
+
+def run(
+    model: Annotated[str, typer.Argument(help="A name, a folder, a file, or the options file of a pair.")],
+    weights: Annotated[str, typer.Option("--weights", help="The weights file, where MODEL is its options file.")] = "",
+    tensors: Annotated[bool, typer.Option("--tensors", help="List every tensor, too.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object instead of a table.")] = False,
+) -> None:
+    """Show a model's format, sizes, files with their sha256, and card."""
+    from elmo.weights.formats import read_model
+    from elmo.weights.known import find_model
+
+    parts = read_model(model, weights) if weights else find_model(model)
+    facts = model_facts(parts, [Path(name) for name in (model, weights) if Path(name).is_file()])
+    if as_json:
+        typer.echo(json.dumps(facts | ({"tensors": _tensors(parts)} if tensors else {}), ensure_ascii=False))
+        return
+    for name, value in facts.items():
+        for number, line in enumerate(value if isinstance(value, list) else [value]):
+            typer.echo(f"{name if number == 0 else '':<18} {_shown(line)}")
+    if tensors:
+        typer.echo("")
+        for row in _tensors(parts):
+            typer.echo(f"{row['name']:<48} {tuple(row['shape'])!s:<20} {row['dtype']}  {row['published']}")
+
+
+def model_facts(parts: ModelParts, given: list[Path]) -> dict[str, Any]:
+    """Name -> number, string, None or list, in the order they are shown; `given` are the files the caller named."""
+    import torch
+
+    from elmo.model.config import num_parameters
+
+    config, lstm = parts.config, parts.config.lstm
+    bad = sum(int((~torch.isfinite(tensor)).sum()) for tensor in parts.tensors.values())
+    return {
+        "source": parts.source,
+        "format": parts.format,
+        "name": parts.about.get("name", ""),
+        "parameters": num_parameters(config),
+        "with_softmax": num_parameters(config, head=True) if config.head else None,
+        "vector_width": config.dim,
+        "layers_of_vectors": config.num_layers,
+        "lstm_layers": lstm.num_layers,
+        "directions": config.num_directions,
+        "cell_dim": lstm.cell_dim,
+        "projection_dim": lstm.proj_dim,
+        "skip_connections": lstm.skip,
+        "cell_clip": lstm.cell_clip,
+        "projection_clip": lstm.proj_clip,
+        "forget_bias": lstm.forget_bias,
+        "reads": _reads(parts),
+        "characters": config.chars.num_chars if config.chars else None,
+        "max_characters": config.chars.max_chars if config.chars else None,
+        "filters": " ".join(f"{w}x{n}" for w, n in config.chars.filters) if config.chars else None,
+        "activation": config.chars.activation if config.chars else None,
+        "highways": config.chars.num_highways if config.chars else None,
+        "vocabulary": len(parts.vocab) if parts.vocab is not None else None,
+        "mixes": [{"weights": list(weights), "gamma": gamma} for weights, gamma in parts.mixes],
+        "not_finite": bad,
+        "files": _files(parts, given),
+        "card": [line for line in parts.card.splitlines() if line.strip()][:12],
+    }
+
+
+def _reads(parts: ModelParts) -> str:
+    if parts.lexicon is not None:
+        return "characters and words of a lexicon" if parts.config.words else "characters of a lexicon"
+    return "bytes" if parts.config.chars else "words"
+
+
+def _files(parts: ModelParts, given: list[Path]) -> list[dict[str, Any]]:
+    from elmo.files import sha256_file
+    from elmo.weights.published import options_beside
+
+    source = Path(parts.source)
+    if source.is_dir():
+        paths = [*source.iterdir()]
+    else:  # a file, a checkpoint's prefix, or nothing on disk
+        paths = [source, *given, *(source.parent.glob(f"{source.name}.*") if parts.format == "tensorflow" else ())]
+        if parts.format == "hdf5" and source.suffix != ".zip" and not any(p.suffix == ".json" for p in given):
+            paths.append(options_beside(source))
+    unique = {p.resolve(): p for p in paths if p.is_file()}.values()
+    return [{"name": p.name, "bytes": p.stat().st_size, "sha256": sha256_file(p)} for p in sorted(unique)]
+
+
+def _tensors(parts: ModelParts) -> list[dict[str, Any]]:
+    from elmo.weights.names import table
+
+    published = {entry.ours: entry.published for entry in table(parts.config)}
+    return [
+        {
+            "name": name,
+            "shape": list(tensor.shape),
+            "dtype": str(tensor.dtype).removeprefix("torch."),
+            "published": published.get(name, ""),
+        }
+        for name, tensor in parts.tensors.items()
+    ]
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, dict) and "sha256" in value:
+        return f"{value['sha256']}  {value['bytes']:>13,}  {value['name']}"
+    if isinstance(value, bool) or value is None:
+        return {True: "yes", False: "no", None: "-"}[value]
+    return f"{value:,}" if isinstance(value, int) else str(value)

@@ -1,0 +1,57 @@
+"""`elmo models`: every model that is known, what it is, and whether it is on this machine."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import Annotated, Any
+
+import typer
+
+from elmo.errors import ConfigError
+from elmo.weights.catalogue import KNOWN
+from elmo.weights.places import local_models, shipped_model
+
+EXAMPLE = "elmo models --language de"
+
+
+def run(
+    language: Annotated[str, typer.Option("--language", help="Only models of this language (ISO 639, as in de).")] = "",
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON array instead of a table.")] = False,
+) -> None:
+    """List the known models: languages, sizes, training text, and which are on this machine."""
+    rows = [row for row in model_rows() if not language or language in row["languages"]]
+    if not rows:
+        known = sorted({code for model in KNOWN.values() for code in model.languages})
+        raise ConfigError(f"No model is known for the language {language!r}.", f"Known: {', '.join(known)}.")
+    if as_json:
+        typer.echo(json.dumps(rows, ensure_ascii=False))
+        return
+    width = max(len(row["name"]) for row in rows)
+    typer.echo(f"{'name':<{width}}  {'languages':<9}  {'parameters':>11}  {'width':>5}  here  trained on")
+    for row in rows:
+        parameters = f"{row['parameters']:,}" if row["parameters"] else "?"
+        typer.echo(
+            f"{row['name']:<{width}}  {' '.join(row['languages']):<9}  {parameters:>11}  {row['dim'] or '?':>5}  "
+            f"{'yes' if row['path'] else 'no':<4}  {row['trained_on'] or '?'}"
+        )
+    typer.echo("`elmo info NAME` says more, and where to get what is not here.", err=True)
+
+
+def model_rows() -> list[dict[str, Any]]:
+    """One row a model: those always there, those on this machine, then all that are known."""
+    here = local_models()
+    shipped = shipped_model()
+    rows = [
+        _row("default", trained_on="" if shipped else "nothing: no trained model is shipped", path=str(shipped or "-")),
+        _row("tiny-random", trained_on="nothing: random numbers, for trials", path="-"),
+    ]
+    rows += [_row(name, path=str(folder)) for name, folder in here.items() if name not in KNOWN]
+    for name, model in KNOWN.items():
+        facts = dataclasses.asdict(model)
+        rows.append(facts | {"path": str(here[name]) if name in here else ""})
+    return rows
+
+
+def _row(name: str, **facts: Any) -> dict[str, Any]:
+    return {"name": name, "languages": [], "trained_on": "", "parameters": None, "dim": None, **facts}

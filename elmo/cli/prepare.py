@@ -1,0 +1,115 @@
+"""`elmo prepare`: text files into the folder that pretraining reads, or only a look at them."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from elmo.errors import ConfigError
+
+if TYPE_CHECKING:
+    from elmo.pretrain.corpus import Reading
+    from elmo.pretrain.preflight import Report
+    from elmo.pretrain.prepared import PreparedData
+
+EXAMPLE = "elmo prepare 'corpus/*.txt.gz' --tokenize default --out prepared/"
+LOOK_BYTES = 32 << 20  # of the text are looked at before it is prepared
+
+
+def run(
+    files: Annotated[
+        list[str], typer.Argument(help="Text files or globs (.gz .bz2 .xz .zst too); - is standard input.")
+    ],
+    out: Annotated[Path | None, typer.Option(help="The folder to make.")] = None,
+    vocab: Annotated[Path | None, typer.Option(help="Predict these words, one a line; else they are counted.")] = None,
+    max_vocab: Annotated[int, typer.Option(help="Lines of a counted vocabulary.")] = 100_000,
+    min_count: Annotated[int, typer.Option(help="Rarer words stay out of a counted vocabulary.")] = 2,
+    tokenize: Annotated[
+        str | None, typer.Option(help="Raw text, a paragraph a line: default, spacy:LANG, moses:LANG, whitespace.")
+    ] = None,
+    heldout: Annotated[list[str], typer.Option(help="Share of sentences to hold out, or files.")] = ["0.01"],  # noqa: B006  # typer copies it
+    max_chars: Annotated[int, typer.Option(help="Bytes of a word the model reads, plus 2.")] = 50,
+    specials: Annotated[
+        str, typer.Option(help="<S>, </S>, <UNK> in the text: refuse, escape, or keep <UNK>.")
+    ] = "refuse",
+    errors: Annotated[str, typer.Option(help="Not UTF-8, damaged, empty: strict, replace bytes, or skip.")] = "strict",
+    workers: Annotated[int | None, typer.Option(help="Processes; all cores unless given.")] = None,
+    check: Annotated[bool, typer.Option("--check", help="Only read all of the text and report.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the folder if it is there.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
+) -> None:
+    """Prepare text for pretraining: tokenise, count words, hold some out, write memory-mapped shards.
+
+    One tokenised sentence a line is expected, unless --tokenize cuts raw text. Run again with the same text and
+    options, it finds its work done.
+    """
+    from elmo.pretrain.corpus import Reading
+    from elmo.pretrain.shards import PrepareConfig, prepare
+
+    reading = Reading(tokenize=tokenize, specials=specials, errors=errors)
+    shared: dict[str, Any] = {"max_vocab": max_vocab, "min_count": min_count, "max_chars": max_chars}
+    if check:
+        report = _look(files, reading, vocab, None, workers, **shared)
+        typer.echo(json.dumps(report.to_dict(), ensure_ascii=False) if as_json else "\n".join(report.lines()))
+        raise typer.Exit(1 if report.errors else 0)
+    if out is None:
+        raise ConfigError("No folder to write was named.", "Give --out DIR, or --check to only look at the text.")
+    config = PrepareConfig(
+        files=tuple(files),
+        reading=reading,
+        vocab_path=None if vocab is None else str(vocab),
+        **shared,
+        **_heldout(heldout),
+    )
+    if "-" not in files and not out.exists():
+        for warning in _look(files, reading, vocab, LOOK_BYTES, workers, **shared).warnings:
+            typer.echo(f"warning: {warning}", err=True)
+    data = prepare(config, out, num_workers=workers, overwrite=overwrite, progress=True)
+    facts = _facts(data)
+    if as_json:
+        typer.echo(json.dumps(facts, ensure_ascii=False))
+        return
+    for name, value in facts.items():
+        typer.echo(f"{name:<22} {value:,}" if isinstance(value, int) else f"{name:<22} {value}")
+
+
+def _heldout(values: list[str]) -> dict[str, Any]:
+    if len(values) == 1 and not os.path.exists(values[0]):
+        try:
+            return {"heldout": float(values[0])}
+        except ValueError:
+            pass  # a glob
+    return {"heldout_files": tuple(values)}
+
+
+def _look(
+    files: list[str], reading: Reading, vocab: Path | None, max_bytes: int | None, workers: int | None, **options: Any
+) -> Report:
+    from elmo.pretrain.preflight import preflight
+    from elmo.pretrain.vocabulary import read_vocabulary
+
+    given = read_vocabulary(vocab) if vocab else None
+    return preflight(files, reading, vocab=given, max_bytes=max_bytes, num_workers=workers, **options)
+
+
+def _facts(data: PreparedData) -> dict[str, Any]:
+    manifest = data.manifest
+    skipped = [source["path"] for source in manifest["sources"] if source["skipped"]]
+    return {
+        "folder": str(data.folder),
+        "sentences": data.train.num_sentences,
+        "words": data.train.num_tokens,
+        "heldout_sentences": data.heldout.num_sentences,
+        "heldout_words": data.heldout.num_tokens,
+        "different_words": data.num_types,
+        "vocabulary": data.vocab_size,
+        "unknown_share": round(manifest["unknown_share"]["train"], 6),
+        "heldout_unknown_share": round(manifest["unknown_share"]["heldout"], 6),
+        "cut_share": round(manifest["cut_share"], 6),
+        "shards": len(data.train.shards),
+        "fingerprint": data.fingerprint,
+    } | ({"skipped": skipped} if skipped else {})

@@ -1,0 +1,72 @@
+"""Both directions over rows of running text at once, for training: each reads text of its own, left to right.
+
+On CUDA the fused twin `elmo.kernels.lstm_cuda` does the work; elsewhere, and with ELMO_KERNELS=off, the plain stacks.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+
+from elmo.model.lstm import LSTMStack, ProjectedLSTM, State
+
+
+def read_rows(
+    stacks: nn.ModuleList, x: Tensor, state: State, fresh: Tensor | None = None, dropout: float = 0.0
+) -> tuple[Tensor, State]:
+    """Top outputs (D, B, T, P) of token vectors x (D, B, T, P), and the states after the last step.
+
+    `state` is h (D, L, B, P), c (D, L, B, H); `fresh` (D, B, T) is true where a row forgets before a step.
+    """
+    first = stacks[0]
+    assert isinstance(first, LSTMStack)
+    fused = x.is_cuda and first.layers[0].projection is not None and os.environ.get("ELMO_KERNELS") != "off"
+    return (_fused if fused else _plain)(stacks, x, state, fresh, dropout)
+
+
+def _plain(
+    stacks: nn.ModuleList, x: Tensor, state: State, fresh: Tensor | None, dropout: float
+) -> tuple[Tensor, State]:
+    tops, states = [], []
+    for d, stack in enumerate(stacks):
+        begins = None if fresh is None else fresh[d]
+        layers, after = stack(x[d], None, State(state.h[d], state.c[d]), fresh=begins, dropout=dropout)
+        tops.append(layers[-1])
+        states.append(after)
+    return torch.stack(tops), State(torch.stack([s.h for s in states]), torch.stack([s.c for s in states]))
+
+
+def _fused(
+    stacks: nn.ModuleList, x: Tensor, state: State, fresh: Tensor | None, dropout: float
+) -> tuple[Tensor, State]:
+    from elmo.kernels.lstm_cuda import bilstm_layer
+
+    first = stacks[0]
+    assert isinstance(first, LSTMStack)
+    x = x.transpose(1, 2).contiguous()  # (D, T, B, P)
+    keep = None if fresh is None else (~fresh).transpose(1, 2).contiguous().to(x.dtype)  # (D, T, B)
+    hs, cs = [], []
+    for number in range(len(first.layers)):
+        if dropout:
+            x = nn.functional.dropout(x, dropout, training=first.training)
+        both = [cast(ProjectedLSTM, cast(LSTMStack, stack).layers[number]) for stack in stacks]
+        projections = [one.projection for one in both if one.projection is not None]
+        out, h, c = bilstm_layer(
+            x,
+            torch.stack([one.kernel.to(x.dtype) for one in both]),
+            torch.stack([one.bias.to(x.dtype) for one in both]),
+            torch.stack([projection.to(x.dtype) for projection in projections]),
+            state.h[:, number],
+            state.c[:, number],
+            keep,
+            cell_clip=both[0].cell_clip,
+            proj_clip=both[0].proj_clip,
+            forget_bias=both[0].forget_bias,
+        )
+        x = out + x if first.skip and number else out
+        hs.append(h)
+        cs.append(c)
+    return x.transpose(1, 2), State(torch.stack(hs, dim=1), torch.stack(cs, dim=1))  # (D, B, T, P)

@@ -1,0 +1,233 @@
+#!/usr/bin/env python3
+"""One door to the project: makes .venv on first use, then runs the asked thing in it. Needs only Python and pip.
+
+    python3 run.py demo              embed and show a word in several contexts
+    python3 run.py test [ARGS...]    the fast tests; ARGS go to pytest
+    python3 run.py slow [ARGS...]    the tests marked slow
+    python3 run.py lint              ruff and mypy
+    python3 run.py wheel             build the wheel, install it alone in a clean place, embed with it
+    python3 run.py elmo ARGS...      the elmo command
+    python3 run.py setup             only make .venv
+
+ELMO_VENV puts the environment elsewhere. A set-up that was killed is redone; of two at once, one waits.
+"""
+# No `from __future__`, no newer syntax: an old Python must get as far as need_python() to be told it is old.
+
+import contextlib
+import hashlib
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+import zipfile
+from pathlib import Path
+from typing import Any, Iterator, NoReturn
+
+ROOT = Path(__file__).resolve().parent
+VENV = Path(os.environ.get("ELMO_VENV") or ROOT / ".venv").absolute()
+BIN = "Scripts" if os.name == "nt" else "bin"
+PYTHON = VENV / BIN / ("python.exe" if os.name == "nt" else "python")
+STAMP = VENV / ".stamp"  # written last: what was installed
+UNFINISHED = VENV / ".unfinished"  # there while an install runs; found later, the install was killed
+EMBED_ONE = "import elmo; print(elmo.load().embed('The bank of the river .').shape)"
+REASONS = (  # what pip's output holds -> what to tell; other failures get a second try without constraints
+    (
+        r"connection broken|NewConnectionError|Max retries|name resolution|Network is unreachable|ProxyError|Timeout",
+        "pip cannot reach the package index. Connect to the network, or set PIP_INDEX_URL or PIP_FIND_LINKS.",
+    ),
+    (r"No space left|Disk quota", f"the disk is full; about 1.5 GB are needed for {VENV}."),
+    (r"Permission denied|Read-only file", f"files in {VENV} cannot be written; set ELMO_VENV to another place."),
+)
+
+
+def main(words: "list[str]") -> None:
+    need_python(sys.version_info)
+    verb, rest = (words[0], words[1:]) if words else ("help", [])
+    commands = {
+        "demo": ["-m", "elmo", "demo"],
+        "elmo": ["-m", "elmo"],
+        "test": ["-m", "pytest"],
+        "slow": ["-m", "pytest", "-m", "slow"],
+        "setup": ["-m", "elmo", "--version"],
+    }
+    if verb not in commands and verb not in ("lint", "wheel"):
+        print(__doc__)
+        sys.exit(0 if verb in ("help", "-h", "--help") else 2)
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # spinning OpenMP threads starve each other on a busy machine
+    os.environ.setdefault("GOMP_SPINCOUNT", "0")
+    set_up()
+    if verb not in ("demo", "elmo"):  # those take paths, relative to where the caller stands
+        os.chdir(str(ROOT))
+    if verb == "lint":
+        check([PYTHON, "-m", "ruff", "check", "."])
+        check([PYTHON, "-m", "mypy"])
+    elif verb == "wheel":
+        try_wheel()
+    elif os.name == "nt":
+        sys.exit(subprocess.call([str(PYTHON)] + commands[verb] + rest))
+    else:
+        os.execv(str(PYTHON), [str(PYTHON)] + commands[verb] + rest)
+
+
+def need_python(version: "tuple") -> None:
+    if tuple(version[:2]) < (3, 10):
+        stop(f"Python 3.10 or newer is needed, this is {version[0]}.{version[1]} ({sys.executable}).")
+
+
+def set_up() -> None:
+    """Makes .venv hold what pyproject.toml and constraints.txt ask for, unless the stamp says it does."""
+    try:
+        if is_fresh():
+            return
+        VENV.parent.mkdir(parents=True, exist_ok=True)
+        with held(VENV.parent / ".run.lock") as lock:
+            if not is_fresh():
+                install_all(lock)
+    except OSError as error:
+        stop(f"cannot write in {VENV.parent} ({error.strerror}). Copy the checkout, or set ELMO_VENV=/a/folder.")
+
+
+def wanted() -> str:
+    digest = hashlib.sha256(sys.version.encode())
+    for name in ("pyproject.toml", "constraints.txt"):
+        digest.update((ROOT / name).read_bytes())
+    return digest.hexdigest()
+
+
+def is_fresh() -> bool:
+    return PYTHON.exists() and STAMP.exists() and STAMP.read_text() == wanted() and not UNFINISHED.exists()
+
+
+@contextlib.contextmanager
+def held(path: Path) -> "Iterator[int]":
+    """A lock of the operating system on a file: it ends with the process that holds it, however that one dies."""
+    with open(str(path), "a") as file:
+        if not take(file.fileno()):
+            tell(f"another run.py is setting up {VENV}; waiting for it.")
+            while not take(file.fileno()):
+                time.sleep(0.2)
+        yield file.fileno()
+
+
+def take(descriptor: int) -> bool:
+    try:
+        if sys.platform == "win32":
+            import msvcrt
+
+            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+        else:
+            import fcntl
+
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except (BlockingIOError, PermissionError):
+        return False
+    return True
+
+
+def install_all(lock: int) -> None:
+    tell(f"making {VENV} (about 1.5 GB, once; half a minute on a good line) ...")
+    make_venv(VENV, clear=UNFINISHED.exists())
+    UNFINISHED.touch()
+    install(PYTHON, ["-e", str(ROOT) + "[test]"], lock)
+    STAMP.write_text(wanted())
+    UNFINISHED.unlink()
+
+
+def make_venv(folder: Path, clear: bool = False) -> None:
+    config = folder / "pyvenv.cfg"
+    ours = f"version = {sys.version_info[0]}.{sys.version_info[1]}."
+    other_python = config.exists() and ours not in config.read_text()
+    flags = ["--clear"] if clear or other_python else []
+    if subprocess.call([base_python(), "-m", "venv", "--without-pip"] + flags + [str(folder)]) != 0:
+        stop("this Python has no venv module. On Debian and Ubuntu: apt install python3-venv")
+
+
+def base_python() -> str:
+    # started with .venv's own python, which has no pip: go back to the one it was made from
+    inside = Path(sys.prefix) == VENV
+    return getattr(sys, "_base_executable", sys.executable) if inside else sys.executable
+
+
+def pip_for(python: Path) -> "list[str]":
+    """A pip command that acts on that python's environment."""
+    outside = [base_python(), "-m", "pip", "--python", str(python)]
+    inside = [str(python), "-m", "pip"]
+    if works(outside):
+        return outside
+    if not works(inside):  # the pip outside is missing or older than 22.3: put one inside, from the standard library
+        works([str(python), "-m", "ensurepip"])
+    if not works(inside):
+        stop(
+            f"{base_python()} has no pip. Debian, Ubuntu: apt install python3-pip; Fedora: dnf install python3-pip; "
+            "elsewhere: https://bootstrap.pypa.io/get-pip.py"
+        )
+    return inside
+
+
+def works(command: "list[str]") -> bool:
+    asked = command if command[-1] == "ensurepip" else [*command, "--version"]
+    return subprocess.call(asked, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) == 0
+
+
+def install(python: Path, what: "list[str]", lock: "int | None" = None) -> None:
+    """With the tested versions; where those do not exist (a new Python, a rare machine), once more without."""
+    pip = pip_for(python) + ["install", "-q", "--no-compile", "--disable-pip-version-check", "--no-input"]
+    # a pip that outlives us, killed, keeps the lock
+    keep: Any = {} if lock is None or os.name == "nt" else {"pass_fds": (lock,)}
+    for pins in (["-c", str(ROOT / "constraints.txt")], []):
+        done = subprocess.run(pip + pins + what, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, **keep)
+        if done.returncode == 0:
+            return
+        output = done.stdout.decode("utf-8", "replace")
+        sys.stderr.write("".join(line + "\n" for line in output.splitlines() if not line.startswith("WARNING")))
+        for pattern, meaning in REASONS:
+            if re.search(pattern, output):
+                stop(meaning)
+        if pins:
+            tell("the tested versions of constraints.txt do not install here; trying the newest ones.")
+    stop("the install failed, see above.")
+
+
+def try_wheel() -> None:
+    """What users get from the wheel works without the checkout in reach."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        check(pip_for(PYTHON) + ["wheel", "-q", "--no-deps", "-w", str(folder), str(ROOT)])
+        (wheel,) = folder.glob("*.whl")
+        inside = zipfile.ZipFile(str(wheel)).namelist()
+        strays = [path for path in inside if not path.startswith(("elmo/", "elmo_lm-"))]
+        if strays:
+            stop(f"the wheel holds files that are not the package's: {strays[:5]}")
+        clean = folder / "clean"
+        make_venv(clean)
+        python = clean / BIN / PYTHON.name
+        install(python, [str(wheel)])
+        os.environ.pop("PYTHONPATH", None)
+        check([clean / BIN / "elmo", "--version"], cwd=folder)
+        check([python, "-c", EMBED_ONE], cwd=folder)
+        check(pip_for(python) + ["check"], cwd=folder)
+        tell(f"{wheel.name} ({wheel.stat().st_size / 1e6:.1f} MB) works on its own.")
+
+
+def check(command: "list[Any]", cwd: "Path | None" = None) -> None:
+    code = subprocess.call([str(word) for word in command], cwd=str(cwd) if cwd else None)
+    if code != 0:
+        sys.exit(code)
+
+
+def tell(message: str) -> None:
+    print("run.py: " + message, file=sys.stderr, flush=True)
+
+
+def stop(message: str) -> NoReturn:
+    tell(message)
+    sys.exit(1)
+
+
+if __name__ == "__main__":
+    try:
+        main(sys.argv[1:])
+    except KeyboardInterrupt:
+        sys.exit(130)

@@ -1,0 +1,231 @@
+"""`elmo embed` and `elmo merge` as a person meets them: real processes, signals, pipes, full disks."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+FIXTURE = ROOT / "elmo" / "golden" / "allennlp"
+MODEL = ["--model", str(FIXTURE / "options.json"), "--weights", str(FIXTURE / "lm_weights.hdf5"), "--device", "cpu"]
+ENV = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "2"}
+posix = pytest.mark.skipif(os.name == "nt", reason="POSIX signals and devices")
+
+
+def start(*words, **options) -> subprocess.Popen:
+    options.setdefault("stdout", subprocess.PIPE)
+    options["env"] = {**ENV, **options.pop("env", {})}
+    return subprocess.Popen([sys.executable, "-m", "elmo", *map(str, words)], stderr=subprocess.PIPE, **options)
+
+
+def finish(process: subprocess.Popen, given: bytes | None = None) -> tuple[int, str, str]:
+    out, err = process.communicate(given, timeout=120)
+    return process.returncode, (out or b"").decode(), err.decode()
+
+
+def elmo(*words, **options) -> tuple[int, str, str]:
+    return finish(start(*words, **options))
+
+
+@pytest.fixture(scope="module")
+def work(tmp_path_factory):
+    """A folder with in.txt, some fifty blocks long, and what one undisturbed run makes of it."""
+    folder = tmp_path_factory.mktemp("embed")
+    chance = random.Random(7)
+    words = ["The", "cat", "sat", "on", "a", "mat", ",", "and", "did", "not", ".", "Zürich", "(", "2018", ")", "東京"]
+    lines = [" ".join(chance.choices(words, k=chance.choice([0, 1, 5, 20, 40]))) for _ in range(6000)]
+    (folder / "in.txt").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    code, out, err = elmo("embed", folder / "in.txt", folder / "one.npz", *MODEL, *SETTINGS, "--json")
+    assert code == 0, err
+    facts = json.loads(out)
+    assert (facts["lines"], facts["tokens"]) == (6000, sum(len(line.split()) for line in lines))
+    assert facts["tokens_per_second"] > 0
+    assert "MB are free" in err
+    assert not (folder / "one.npz.parts").exists()
+    return folder
+
+
+SETTINGS = ["--tokenizer", "whitespace", "--layers", "top", "--block-tokens", "2048"]
+
+
+@posix
+def test_stopped_runs_are_continued_to_the_same_bytes(work):
+    out = work / "stopped.npz"
+    command = ["embed", work / "in.txt", out, *MODEL, *SETTINGS, "--resume"]
+    for stop, expected in ((signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGKILL, -9)):
+        kept = len(list(work.glob("stopped.npz.parts/block-*")))
+        process = start(*command)
+        wait_for_blocks(work / "stopped.npz.parts", kept + 3, process)
+        process.send_signal(stop)
+        begun = time.monotonic()
+        code, _, err = finish(process)
+        assert code == expected, err
+        assert time.monotonic() - begun < 5
+        assert not out.exists()
+        if stop != signal.SIGKILL:
+            assert "continue with --resume" in err
+            assert "Traceback" not in err
+    code, _, err = elmo(*command)
+    assert code == 0, err
+    assert out.read_bytes() == (work / "one.npz").read_bytes()
+    assert [path.name for path in work.iterdir() if "stopped" in path.name] == ["stopped.npz"]
+
+
+@pytest.mark.slow
+@posix
+def test_killed_twenty_times_gives_the_same_bytes(work):
+    out, chance = work / "killed.npz", random.Random(3)
+    command = ["embed", work / "in.txt", out, *MODEL, *SETTINGS, "--resume"]
+    for _ in range(20):
+        process = start(*command)
+        time.sleep(chance.uniform(0.5, 5))  # when exactly is the point of this test
+        process.kill()
+        finish(process)
+        if out.exists() and not (work / "killed.npz.parts").exists():
+            assert out.read_bytes() == (work / "one.npz").read_bytes()
+            out.unlink()
+    code, _, err = elmo(*command)
+    assert code == 0, err
+    assert out.read_bytes() == (work / "one.npz").read_bytes()
+
+
+def wait_for_blocks(parts: Path, count: int, process: subprocess.Popen) -> None:
+    deadline = time.monotonic() + 60
+    while len(list(parts.glob("block-*"))) < count:
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+def test_shards_at_the_same_time_then_merge(work):
+    out = work / "sharded.npz"
+    command = ["embed", work / "in.txt", out, *MODEL, *SETTINGS, "--shard"]
+    assert elmo(*command, "9/8")[0] == 2
+    code, _, err = elmo("merge", out)
+    assert (code, "no parts" in err) == (1, True)
+    for process in [start(*command, "1/2"), start(*command, "2/2")]:
+        code, _, err = finish(process)
+        assert code == 0, err
+    code, printed, err = elmo("merge", out, "--json")
+    assert code == 0, err
+    assert json.loads(printed)["lines"] == 6000
+    assert out.read_bytes() == (work / "one.npz").read_bytes()
+    assert not list(work.glob("sharded.npz.parts"))
+
+
+def test_refusals_come_before_the_model_is_loaded(tmp_path):
+    source = tmp_path / "in.txt"
+    source.write_text("A line .\n")
+    (tmp_path / "there.npz").write_text("precious")
+    wrong = {
+        ("there.npz",): (1, "exists"),
+        ("in.txt", "--overwrite", "--format", "npz"): (1, "is the input itself"),
+        ("nowhere/o.npz",): (1, "there is no folder"),
+        ("o.unknown",): (2, "--format"),
+        ("o.npz", "--shard", "1of2"): (2, "expected i/n"),
+        ("o.npz", "--top", "--layers", "all"): (2, "say the same thing"),
+        ("o.npz", "--dtype", "int8"): (2, "float16"),
+        ("o.npz", "--errors", "ignore"): (2, "expected strict or replace"),
+    }
+    begun = time.monotonic()
+    for (name, *flags), (expected, text) in wrong.items():
+        code, _, err = elmo("embed", source, tmp_path / name, *flags, "--model", "missing/")
+        assert (code, text in err, "missing" in err) == (expected, True, False), err
+    assert time.monotonic() - begun < 20
+    assert source.read_text() == "A line .\n"
+    assert (tmp_path / "there.npz").read_text() == "precious"
+
+
+@posix
+def test_standard_input_to_a_reader_that_leaves(tmp_path):
+    (tmp_path / "in.txt").write_bytes(b"The cat sat .\n\nA dog , too .\n" * 2000)
+    with open(tmp_path / "in.txt", "rb") as source:
+        process = start("embed", "-", "-", *MODEL, "--layers", "average", "--block-tokens", "64", stdin=source)
+        rows = [json.loads(process.stdout.readline()) for _ in range(3)]
+        process.stdout.close()
+        err = process.stderr.read().decode()
+        assert process.wait(60) == 0
+    assert err == ""
+    assert [" ".join(row["tokens"]) for row in rows] == ["The cat sat .", "", "A dog , too ."]
+    assert [row["line"] for row in rows] == [0, 1, 2]
+    assert np.array(rows[0]["vectors"]).shape == (4, 32)
+
+
+@posix
+def test_streams_that_are_full_or_closed(tmp_path):
+    (tmp_path / "in.txt").write_text("The cat sat .\n" * 2000)
+    with open("/dev/full", "wb") as full:
+        code, _, err = elmo("embed", tmp_path / "in.txt", "-", *MODEL, stdout=full)
+    assert code == 1
+    assert "standard output cannot be written" in err
+    command = f"exec {sys.executable} -m elmo embed"
+    for words in (f"- {tmp_path}/o.npz <&-", f"{tmp_path}/in.txt - >&-"):
+        done = subprocess.run(["sh", "-c", f"{command} {words}"], env=ENV, capture_output=True, text=True, timeout=60)
+        assert done.returncode == 1, done.stderr
+        assert "is closed" in done.stderr
+
+
+@posix
+def test_file_size_limit_is_a_clear_error_and_no_file(work, tmp_path):
+    import resource
+
+    def limit():
+        resource.setrlimit(resource.RLIMIT_FSIZE, (3_000_000, 3_000_000))
+
+    command = ["embed", work / "in.txt", tmp_path / "o.hdf5", *MODEL, *SETTINGS]  # of all writers HDF5 takes it worst
+    code, _, err = elmo(*command, preexec_fn=limit)
+    assert code == 1
+    assert "needs about" in err
+    assert "3 MB are free" in err
+    assert not list(tmp_path.iterdir())
+    code, _, err = elmo(*command, "--force", preexec_fn=limit)
+    assert code == 1, err
+    assert "the disk is full or a size limit was met" in err
+    assert "continue with --resume" in err
+    assert "Traceback" not in err
+    assert [path.name for path in tmp_path.iterdir()] == ["o.hdf5.parts"]
+
+
+def test_plain_terminal_and_old_flags(tmp_path):
+    (tmp_path / "in.txt").write_text("Zürich ist schön .\nTokyo 東京\n", encoding="utf-8")
+    env = {"LC_ALL": "C", "COLUMNS": "1", "NO_COLOR": "1", "TERM": "dumb", "PYTHONUTF8": "0"}
+    pair = ["--options-file", FIXTURE / "options.json", "--weight-file", FIXTURE / "lm_weights.hdf5"]
+    out = tmp_path / "o.hdf5"
+    words = ["embed", tmp_path / "in.txt", out, *pair, "--average", "--cuda-device", "-1", "--batch-size", "64"]
+    code, _, err = elmo(*words, "--state", "carry", env=env)
+    assert code == 0, err
+    assert "\x1b" not in err
+    import h5py
+
+    with h5py.File(out) as file:
+        assert file["0"].shape == (4, 32)
+        assert json.loads(file["sentence_to_index"][0]) == {"Zürich ist schön .": "0", "Tokyo 東京": "1"}
+
+
+@pytest.mark.slow
+@posix
+def test_million_lines_in_flat_memory(tmp_path):
+    import resource
+
+    peaks = []
+    for count in (20_000, 1_000_000):
+        source = tmp_path / f"{count}.txt"
+        source.write_text("".join(f"w{i % 5000}\n" for i in range(count)))
+        command = [sys.executable, "-m", "elmo", "embed", source, tmp_path / f"{count}.npz", *MODEL, "--layers", "top"]
+        process = subprocess.Popen(
+            command, env=ENV, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (3 << 30, 3 << 30))
+        )
+        _, status, usage = os.wait4(process.pid, 0)
+        assert status == 0
+        peaks.append(usage.ru_maxrss)
+        assert len(np.load(tmp_path / f"{count}.npz")["vectors"]) == count
+    assert peaks[1] < 1.25 * peaks[0], peaks

@@ -1,0 +1,45 @@
+"""`elmo models` in a real process."""
+
+from __future__ import annotations
+
+import json
+
+from test_main import elmo
+
+from elmo.weights.catalogue import KNOWN
+from elmo.weights.known import tiny_random
+from elmo.weights.store import save_store
+
+
+def test_table_has_every_model(tmp_path):
+    done = elmo("models", env={"ELMO_HOME": str(tmp_path)})
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert [line.split()[0] for line in lines] == ["name", "default", "tiny-random", *KNOWN]
+    small = next(line for line in lines if line.startswith("small "))
+    assert small.split()[1:5] == ["en", "13,593,296", "256", "no"]
+    assert "1 Billion Word" in small
+
+
+def test_what_is_here_is_marked(tmp_path):
+    save_store(tmp_path / "models" / "small", tiny_random())
+    save_store(tmp_path / "models" / "my-own", tiny_random())
+    rows = json.loads(elmo("models", "--json", env={"ELMO_HOME": str(tmp_path)}).stdout)
+    here = {row["name"]: row["path"] for row in rows if row["path"]}
+    assert here["small"] == str(tmp_path / "models" / "small")
+    assert here["my-own"] == str(tmp_path / "models" / "my-own")
+    assert "medium" not in here
+    assert next(row for row in rows if row["name"] == "original")["files"][1]["num_bytes"] == 374_434_792
+
+
+def test_language_chooses(tmp_path):
+    rows = json.loads(elmo("models", "--json", "--language", "eu", env={"ELMO_HOME": str(tmp_path)}).stdout)
+    assert [row["name"] for row in rows] == ["eu-plur", "eu-manylangs"]
+    done = elmo("models", "--language", "xx")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "'xx'" in done.stderr
+
+
+def test_no_torch_is_needed():
+    watch = "import atexit, sys; atexit.register(lambda: print('heavy', {'torch', 'numpy', 'h5py'} & set(sys.modules)))"
+    assert elmo("models", before=watch).stdout.endswith("heavy set()\n")

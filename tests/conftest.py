@@ -1,0 +1,16 @@
+"""Settings for every test: two torch threads, and hypothesis without deadlines (and without chance in CI)."""
+
+from __future__ import annotations
+
+import os
+
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # before torch is imported; see elmo/cli/main.py
+os.environ.setdefault("GOMP_SPINCOUNT", "0")
+
+import hypothesis
+import torch
+
+torch.set_num_threads(2)
+hypothesis.settings.register_profile("here", deadline=None)
+hypothesis.settings.register_profile("ci", deadline=None, derandomize=True)
+hypothesis.settings.load_profile("ci" if os.environ.get("CI") else "here")

@@ -1,0 +1,168 @@
+"""What the README and the pages in docs/ show is run: ```python blocks, and ```console blocks line by line.
+
+The blocks of one page run in order, in one empty folder; python blocks share their names. In a console block a line
+that starts with "$ " is a command, what follows is its output, in which "..." stands for anything; a command without
+output shown only has to succeed. `<!-- not run: reason -->` above a block leaves it out. Other kinds are not run.
+"""
+
+from __future__ import annotations
+
+import doctest
+import json
+import os
+import re
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGES = [path for path in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))] if path.exists()]
+FENCE = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```[ \t]*$", re.M | re.S)
+NOT_RUN = re.compile(r"<!-- not run: \S.*?-->\s*\Z", re.S)
+
+# a process that runs one block a line of its input, all in one namespace, and answers with the traceback or ""
+PYTHON_SESSION = """
+import contextlib, io, json, sys, traceback
+names = {"__name__": "__main__"}
+for line in sys.stdin:
+    trouble = ""
+    with contextlib.redirect_stdout(io.StringIO()):
+        try:
+            exec(compile(json.loads(line), "page", "exec"), names)
+        except BaseException:
+            trouble = traceback.format_exc()
+    print(json.dumps(trouble), flush=True)
+"""
+
+
+@dataclass(frozen=True)
+class Block:
+    kind: str
+    code: str
+    line: int  # of its first line of code
+
+
+def blocks_of(text: str) -> list[Block]:
+    """The blocks of a page that are to be run."""
+    return [
+        Block(fence[1], fence[2], text.count("\n", 0, fence.start(2)) + 1)
+        for fence in FENCE.finditer(text)
+        if fence[1] in ("python", "console") and not NOT_RUN.search(text[: fence.start()])
+    ]
+
+
+def commands_of(code: str) -> list[tuple[str, str]]:
+    """(command, output shown) of a console block; a command goes on after a backslash at the end of its line."""
+    found: list[tuple[str, str]] = []
+    for line in code.splitlines():
+        if found and found[-1][0].endswith("\\") and not found[-1][1]:
+            found[-1] = (f"{found[-1][0]}\n{line}", "")
+        elif line.startswith("$ "):
+            found.append((line[2:], ""))
+        elif found:
+            found[-1] = (found[-1][0], f"{found[-1][1]}{line}\n")
+        else:
+            raise AssertionError(f"a console block starts with '$ ', not {line!r}")
+    return found
+
+
+def same_output(shown: str, got: str) -> bool:
+    plain = "\n".join(line.rstrip() for line in got.strip().splitlines()) + "\n"
+    return doctest.OutputChecker().check_output(shown.strip() + "\n", plain, doctest.ELLIPSIS)
+
+
+def run_page(text: str, folder: Path) -> None:
+    tools = folder.parent / f"{folder.name}-bin"  # `elmo` and `python` mean the ones under test, installed or not
+    tools.mkdir()
+    for name, words in (("elmo", "-m elmo"), ("python", ""), ("python3", "")):
+        (tools / name).write_text(f'#!/bin/sh\nexec "{sys.executable}" {words} "$@"\n')
+        (tools / name).chmod(0o755)
+    env = {**os.environ, "PATH": f"{tools}{os.pathsep}{os.environ['PATH']}", "PYTHONPATH": str(ROOT), "COLUMNS": "100"}
+    python = [sys.executable, "-c", PYTHON_SESSION]
+    with subprocess.Popen(
+        python, cwd=folder, env=env, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as session:
+        for block in blocks_of(text):
+            if block.kind == "python":
+                print(json.dumps("\n" * (block.line - 1) + block.code), file=session.stdin, flush=True)
+                trouble = json.loads(session.stdout.readline() or '"the interpreter died"')
+                assert not trouble, f"python block at line {block.line}:\n{trouble}"
+            else:
+                for command, shown in commands_of(block.code):
+                    run_command(command, shown, folder, env)
+
+
+def run_command(command: str, shown: str, folder: Path, env: dict[str, str]) -> None:
+    got = subprocess.run(
+        ["bash", "-c", command], cwd=folder, env=env, text=True, timeout=240,
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+    )  # fmt: skip
+    assert got.returncode == 0, f"$ {command}\nexited {got.returncode}:\n{got.stdout}"
+    assert not shown.strip() or same_output(shown, got.stdout), f"$ {command}\nshown:\n{shown}\ngot:\n{got.stdout}"
+
+
+@pytest.mark.skipif(os.name == "nt", reason="the pages show a POSIX shell")
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_page_runs_as_shown(page, tmp_path):
+    folder = tmp_path / "page"
+    folder.mkdir()
+    run_page(page.read_text(encoding="utf-8"), folder)
+
+
+GOOD = """
+```python
+number = 6
+open("made.txt", "w").write("seven\\n")
+```
+```python
+assert number == 6
+```
+```console
+$ cat made.txt
+seven
+$ echo one; echo two; echo 3.14159
+one
+...
+3.14...
+$ echo a \\
+    b
+a b
+```
+<!-- not run: it would fail -->
+```python
+raise SystemExit(1)
+```
+```sh
+exit 1
+```
+"""
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        "```python\nassert False\n```",
+        "```console\n$ exit 3\n```",
+        "```console\n$ echo one\ntwo\n```",
+        "```console\n$ printf 'one\\ntwo\\n'\none\n```",
+        "```console\n$ elmo no-such-verb\n```",
+        "<!-- not run: only the next block -->\n```sh\n```\n```python\nassert False\n```",
+        "<!-- a remark -->\n```python\nassert False\n```",
+    ],
+)
+def test_a_wrong_page_is_caught(page, tmp_path):
+    with pytest.raises(AssertionError):
+        run_page(page, tmp_path)
+
+
+def test_a_right_page_passes(tmp_path):
+    assert [block.kind for block in blocks_of(GOOD)] == ["python", "python", "console"]
+    run_page(GOOD, tmp_path)
+
+
+def test_a_failing_block_is_named_by_its_line(tmp_path):
+    with pytest.raises(AssertionError, match="line 4, in <module>"):
+        run_page("# Title\n\n```python\nundefined_name\n```\n", tmp_path)

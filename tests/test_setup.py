@@ -1,0 +1,200 @@
+"""run.py: when it installs, how two of them share, and what it says where it cannot work."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+posix = pytest.mark.skipif(os.name == "nt", reason="POSIX signals and permissions")
+
+
+@pytest.fixture
+def checkout(tmp_path):
+    """A copy of the files that set-up reads, with a small package that installs in no time."""
+    folder = tmp_path / "checkout"
+    (folder / "elmo").mkdir(parents=True)
+    shutil.copy(ROOT / "run.py", folder)
+    (folder / "pyproject.toml").write_text("[project]\nname = 'elmo-lm'\nversion = '1'\n")
+    (folder / "constraints.txt").write_text("torch==2.13.0\n")
+    return folder
+
+
+def load_run(checkout: Path):
+    spec = importlib.util.spec_from_file_location("run", checkout / "run.py")
+    run = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(run)
+    return run
+
+
+def pretend_installed(run) -> None:
+    run.PYTHON.parent.mkdir(parents=True)
+    run.PYTHON.touch()
+    run.STAMP.write_text(run.wanted())
+
+
+def start(checkout: Path, *words: str, **env: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "ELMO_VENV": "", **env}
+    return subprocess.run(
+        [sys.executable, checkout / "run.py", *words], env=environment, capture_output=True, text=True, timeout=120
+    )
+
+
+@pytest.mark.parametrize("name", ["pyproject.toml", "constraints.txt"])
+def test_a_changed_file_asks_for_a_new_install(checkout, name):
+    run = load_run(checkout)
+    pretend_installed(run)
+    assert run.is_fresh()
+    with open(checkout / name, "a") as file:
+        file.write("# changed\n")
+    assert not run.is_fresh()
+
+
+def test_another_python_asks_for_a_new_install(checkout, monkeypatch):
+    run = load_run(checkout)
+    pretend_installed(run)
+    monkeypatch.setattr(run.sys, "version", "3.99.0 (main)")
+    assert not run.is_fresh()
+
+
+def test_a_killed_install_is_not_taken_for_a_whole_one(checkout):
+    run = load_run(checkout)
+    pretend_installed(run)
+    run.UNFINISHED.touch()
+    assert not run.is_fresh()
+
+
+@pytest.mark.parametrize("version", [(2, 7, 18), (3, 6, 15), (3, 9, 18)])
+def test_old_python_is_told_in_one_line(checkout, version):
+    code = f"import sys; sys.path.insert(0, {str(checkout)!r}); import run; run.need_python({version})"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 1
+    assert done.stderr.count("\n") == 1
+    assert f"3.10 or newer is needed, this is {version[0]}.{version[1]}" in done.stderr
+
+
+def test_new_enough_python_passes(checkout):
+    load_run(checkout).need_python((3, 10, 0))
+
+
+def test_run_py_parses_on_an_old_python():
+    # the message above is only seen if the whole file parses there
+    import ast
+
+    ast.parse((ROOT / "run.py").read_text(encoding="utf-8"), feature_version=(3, 7))
+    assert "from __future__ import annotations" not in (ROOT / "run.py").read_text(encoding="utf-8")
+
+
+def test_unknown_verb_shows_the_verbs(checkout):
+    done = start(checkout, "tset")
+    assert done.returncode == 2
+    assert "run.py test" in done.stdout
+    assert not (checkout / ".venv").exists()
+
+
+@posix
+def test_second_run_waits_for_the_lock_and_a_killed_holder_frees_it(checkout):
+    code = (
+        f"import sys, time; sys.path.insert(0, {str(checkout)!r}); import run\n"
+        f"with run.held(run.VENV.parent / '.run.lock'): print('held', flush=True); time.sleep(float(sys.argv[1]))"
+    )
+    first = subprocess.Popen([sys.executable, "-c", code, "60"], stdout=subprocess.PIPE, text=True)
+    assert first.stdout.readline() == "held\n"
+    second = subprocess.Popen(
+        [sys.executable, "-c", code, "0"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert "another run.py is setting up" in second.stderr.readline()
+    assert second.poll() is None
+    first.kill()
+    assert second.communicate(timeout=30)[0] == "held\n"
+    assert second.returncode == 0
+    first.communicate()
+
+
+def test_a_place_that_cannot_be_written_is_named(checkout, tmp_path):
+    (tmp_path / "file").touch()
+    done = start(checkout, "setup", ELMO_VENV=str(tmp_path / "file" / "venv"))
+    assert done.returncode == 1
+    assert done.stderr.count("\n") == 1
+    assert "cannot write in" in done.stderr
+    assert "ELMO_VENV" in done.stderr
+
+
+def test_no_network_is_said_once_and_nothing_is_stamped(checkout):
+    (checkout / "pyproject.toml").write_text((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    nowhere = {
+        "PIP_INDEX_URL": "http://127.0.0.1:9/simple",
+        "PIP_EXTRA_INDEX_URL": "",
+        "PIP_FIND_LINKS": "",
+        "PIP_RETRIES": "1",
+        "PIP_CONFIG_FILE": os.devnull,
+    }
+    done = start(checkout, "setup", **nowhere)
+    assert done.returncode == 1
+    assert "cannot reach the package index" in done.stderr
+    assert "trying the newest ones" not in done.stderr
+    assert not (checkout / ".venv" / ".stamp").exists()
+
+
+def test_without_any_pip_it_says_how_to_get_one(checkout, monkeypatch, capsys):
+    run = load_run(checkout)
+    monkeypatch.setattr(run, "works", lambda command: False)
+    with pytest.raises(SystemExit):
+        run.pip_for(run.PYTHON)
+    assert "apt install python3-pip" in capsys.readouterr().err
+
+
+def test_constraints_that_do_not_fit_are_dropped_with_a_notice(checkout, monkeypatch, capsys):
+    calls = checkout / "calls"
+    fake = checkout / "fake_pip.py"
+    fake.write_text(
+        f"import sys\nopen({str(calls)!r}, 'a').write(' '.join(sys.argv[1:]) + '\\n')\n"
+        "if '-c' in sys.argv: print('ERROR: no matching distribution'); sys.exit(1)\n"
+    )
+    run = load_run(checkout)
+    monkeypatch.setattr(run, "pip_for", lambda python: [sys.executable, str(fake)])
+    run.install(run.PYTHON, ["thing"])
+    first, second = calls.read_text().splitlines()
+    assert "constraints.txt" in first
+    assert "constraints.txt" not in second
+    assert "trying the newest ones" in capsys.readouterr().err
+
+
+def test_constraints_pin_exactly_and_nothing_local():
+    lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
+    pins = [line for line in lines if line and not line.startswith("#")]
+    assert "torch==2.13.0" in pins
+    for pin in pins:
+        assert "==" in pin, pin
+        assert "+" not in pin, pin
+        assert not pin.startswith("-e"), pin
+
+
+@posix
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_install_killed_in_the_middle_is_redone(tmp_path):
+    folder = tmp_path / "checkout"
+    shutil.copytree(ROOT, folder, ignore=shutil.ignore_patterns(".venv", ".git", "tests", ".*_cache", "models"))
+    environment = {**os.environ, "ELMO_VENV": ""}
+    first = subprocess.Popen([sys.executable, folder / "run.py", "setup"], env=environment, start_new_session=True)
+    while not (folder / ".venv" / ".unfinished").exists():
+        time.sleep(0.05)
+    time.sleep(3)
+    os.killpg(first.pid, signal.SIGKILL)
+    first.wait()
+    assert not (folder / ".venv" / ".stamp").exists()
+    again = start(folder, "elmo", "--version")
+    assert again.returncode == 0, again.stderr
+    assert again.stdout.startswith("elmo ")
+    assert (folder / ".venv" / ".stamp").exists()
+    third = start(folder, "elmo", "--version")
+    assert third.stderr == ""
