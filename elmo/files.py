@@ -7,7 +7,9 @@ disk is one kind of error. Every text reader goes through `open_bytes`, so .gz, 
 from __future__ import annotations
 
 import bz2
+import ctypes
 import errno
+import glob
 import gzip
 import hashlib
 import importlib
@@ -70,7 +72,7 @@ def _sha256(file: IO[bytes]) -> str:
 
 @contextmanager
 def atomic_file(path: str | Path, *, overwrite: bool = True) -> Iterator[Path]:
-    """A temporary path beside `path`; on a clean exit it is synced and takes the final name, otherwise it is removed."""
+    """A temporary path beside `path`; on a clean exit it is synced and takes the final name, else it is removed."""
     path = Path(path)
     if path.exists() and not overwrite:
         raise OutputError(f"{path} exists.", "Choose another name or pass --overwrite.")
@@ -92,7 +94,7 @@ def atomic_folder(path: str | Path, *, overwrite: bool = False) -> Iterator[Path
     if path.exists() and not overwrite:
         raise OutputError(f"{path} exists.", "Choose another name or pass --overwrite.")
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    replaced = path.with_name(f".{path.name}.{os.getpid()}.replaced")
+    _sweep_leftovers(path)
     try:
         with explain_write(path):
             partial.mkdir(parents=True)
@@ -100,13 +102,46 @@ def atomic_folder(path: str | Path, *, overwrite: bool = False) -> Iterator[Path
             for file in sorted(partial.rglob("*")):
                 _sync(file)
             _sync(partial)
-            if path.exists():
-                os.replace(path, replaced)
-            os.replace(partial, path)
+            _put_in_place(partial, path)
             _sync(path.parent)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
-        shutil.rmtree(replaced, ignore_errors=True)
+
+
+def _put_in_place(partial: Path, path: Path) -> None:
+    """Gives a finished folder its name; where it is taken, the two change places in one step if the system can."""
+    if not path.exists():
+        os.replace(partial, path)
+        return
+    libc = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
+    exchange = getattr(libc, "renameat2", None)
+    here, swap = -100, 2  # AT_FDCWD, RENAME_EXCHANGE
+    if exchange is not None and exchange(here, os.fsencode(partial), here, os.fsencode(path), swap) == 0:
+        return
+    replaced = partial.with_suffix(".replaced")  # a crash right here leaves the old folder under this name
+    os.replace(path, replaced)
+    os.replace(partial, path)
+    shutil.rmtree(replaced, ignore_errors=True)
+
+
+def _sweep_leftovers(path: Path) -> None:
+    """Removes half-written folders of processes that died while writing `path`."""
+    for leftover in path.parent.glob(f".{glob.escape(path.name)}.*.partial"):
+        pid = leftover.name.split(".")[-2]
+        if pid.isdigit() and not _is_alive(int(pid)):
+            shutil.rmtree(leftover, ignore_errors=True)
+
+
+def _is_alive(pid: int) -> bool:
+    if os.name == "nt":  # no signal 0 there: leave what may be somebody's
+        return True
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
 
 
 @contextmanager
@@ -123,7 +158,9 @@ def explain_write(path: str | Path) -> Iterator[None]:
 def _looks_full(error: BaseException) -> bool:
     # torch.save, h5py and safetensors each report a full disk in words of their own, without an errno
     text = str(error).lower()
-    return any(sign in text for sign in ("no space left", "unexpected pos", "file too large", "errno = 28", "can't write"))
+    return any(
+        sign in text for sign in ("no space left", "unexpected pos", "file too large", "errno = 28", "can't write")
+    )
 
 
 def _write_reason(error: BaseException) -> str:

@@ -38,7 +38,9 @@ class Progress:
             self._bar.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         if self._bar is not None:
             self._bar.stop()
         if self._lines and kind is None and self._said != self._start:
@@ -63,4 +65,5 @@ class Progress:
         if self.total:
             left = max(self.total - self.done, 0) / max(self.rate, 1e-9)
             line = f"{self.label}: {self.done:,} of {self.total:,} {self.unit}, {self.rate:,.0f}/s, {left:,.0f} s left"
-        print(line, file=sys.stderr, flush=True)
+        sys.stderr.write(line + "\n")
+        sys.stderr.flush()

@@ -1,0 +1,100 @@
+"""Files are written whole or not at all, whatever happens in between."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from elmo.errors import DataError, MissingExtra, OutputError
+from elmo.files import atomic_file, atomic_folder, need, open_bytes, sha256_file
+
+
+def test_a_file_appears_only_when_it_is_whole(tmp_path: Path) -> None:
+    target = tmp_path / "out.txt"
+    with atomic_file(target) as partial:
+        partial.write_text("half")
+        assert not target.exists()
+    assert target.read_text() == "half"
+    with pytest.raises(ZeroDivisionError):
+        _write_and_fail(target)
+    assert target.read_text() == "half"
+    assert os.listdir(tmp_path) == ["out.txt"]
+
+
+def _write_and_fail(target: Path) -> None:
+    with atomic_file(target) as partial:
+        partial.write_text("other")
+        raise ZeroDivisionError
+
+
+def test_a_folder_is_swapped_whole(tmp_path: Path) -> None:
+    target = tmp_path / "model"
+    for number in range(3):
+        with atomic_folder(target, overwrite=True) as partial:
+            (partial / f"{number}.txt").write_text(str(number))
+        assert os.listdir(target) == [f"{number}.txt"]
+    assert os.listdir(tmp_path) == ["model"]
+    with pytest.raises(OutputError, match="exists"), atomic_folder(target):
+        pass
+
+
+def test_what_a_dead_process_left_is_swept(tmp_path: Path) -> None:
+    code = textwrap.dedent(
+        f"""
+        import os
+        from elmo.files import atomic_folder
+        with atomic_folder({str(tmp_path / "model")!r}) as partial:
+            (partial / "a").write_text("a")
+            os.kill(os.getpid(), 9)
+        """
+    )
+    subprocess.run([sys.executable, "-c", code], check=False, cwd=Path(__file__).parents[1])
+    assert len(os.listdir(tmp_path)) == 1
+    with atomic_folder(tmp_path / "model") as partial:
+        (partial / "b").write_text("b")
+    assert os.listdir(tmp_path) == ["model"]
+
+
+def test_a_forbidden_or_missing_place_is_one_kind_of_error(tmp_path: Path) -> None:
+    with (
+        pytest.raises(OutputError, match="cannot be written"),
+        atomic_file(tmp_path / "no" / "such" / "file") as partial,
+    ):
+        partial.write_text("x")
+
+
+@pytest.mark.parametrize("suffix", ["", ".gz", ".bz2", ".xz", ".zst"])
+def test_files_open_by_their_suffix(tmp_path: Path, suffix: str) -> None:
+    import bz2
+    import gzip
+    import lzma
+
+    data = "zwölf Boxkämpfer\n".encode()
+    packers = {"": bytes, ".gz": gzip.compress, ".bz2": bz2.compress, ".xz": lzma.compress}
+    if suffix == ".zst":
+        packers[".zst"] = pytest.importorskip("zstandard").compress
+    path = tmp_path / f"text{suffix}"
+    path.write_bytes(packers[suffix](data))
+    with open_bytes(path) as file:
+        assert file.read() == data
+
+
+def test_a_folder_or_nothing_is_no_file(tmp_path: Path) -> None:
+    for path in (tmp_path, tmp_path / "missing"):
+        with pytest.raises(DataError):
+            open_bytes(path)
+
+
+def test_a_missing_extra_says_what_to_install() -> None:
+    with pytest.raises(MissingExtra, match=r"pip install 'elmo-lm\[spacy\]'"):
+        need("no_such_module_at_all", "spacy")
+
+
+def test_sha256_is_that_of_the_bytes(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"abc")
+    assert sha256_file(tmp_path / "a").startswith("ba7816bf8f01cfea")
