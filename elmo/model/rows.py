@@ -1,16 +1,17 @@
 """Both directions over rows of running text at once, for training: each reads text of its own, left to right.
 
-On CUDA the fused twin `elmo.kernels.lstm_cuda` does the work; elsewhere, and with ELMO_KERNELS=off, the plain stacks.
+On CUDA a fused twin does the work; elsewhere, and with ELMO_KERNELS=off, the plain stacks.
 """
 
 from __future__ import annotations
 
-import os
-from typing import cast
+from collections.abc import Callable
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 
+from elmo.kernels import find
 from elmo.model.lstm import LSTMStack, ProjectedLSTM, State
 
 
@@ -21,15 +22,17 @@ def read_rows(
 
     `state` is h (D, L, B, P), c (D, L, B, H); `fresh` (D, B, T) is true where a row forgets before a step.
     """
-    first = stacks[0]
-    assert isinstance(first, LSTMStack)
-    fused = x.is_cuda and first.layers[0].projection is not None and os.environ.get("ELMO_KERNELS") != "off"
-    return (_fused if fused else _plain)(stacks, x, state, fresh, dropout)
+    layer = find("bilstm_layer", x.device.type, str(x.dtype).removeprefix("torch."))
+    projects = any(name.endswith("projection") for name, _ in stacks.named_parameters())
+    if layer is None or not projects:
+        return plain_rows(stacks, x, state, fresh, dropout)
+    return fused_rows(layer, stacks, x, state, fresh, dropout)
 
 
-def _plain(
+def plain_rows(
     stacks: nn.ModuleList, x: Tensor, state: State, fresh: Tensor | None, dropout: float
 ) -> tuple[Tensor, State]:
+    """One stack after the other."""
     tops, states = [], []
     for d, stack in enumerate(stacks):
         begins = None if fresh is None else fresh[d]
@@ -39,11 +42,15 @@ def _plain(
     return torch.stack(tops), State(torch.stack([s.h for s in states]), torch.stack([s.c for s in states]))
 
 
-def _fused(
-    stacks: nn.ModuleList, x: Tensor, state: State, fresh: Tensor | None, dropout: float
+def fused_rows(
+    bilstm_layer: Callable[..., Any],
+    stacks: nn.ModuleList,
+    x: Tensor,
+    state: State,
+    fresh: Tensor | None,
+    dropout: float,
 ) -> tuple[Tensor, State]:
-    from elmo.kernels.lstm_cuda import bilstm_layer
-
+    """The same through a twin that runs one layer of both directions."""
     first = stacks[0]
     assert isinstance(first, LSTMStack)
     x = x.transpose(1, 2).contiguous()  # (D, T, B, P)

@@ -6,12 +6,11 @@ side. First room of the network: its output is layer 0 and the input of both LST
 
 from __future__ import annotations
 
-import os
-
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from elmo.kernels import find
 from elmo.model.config import BiLMConfig, CharConfig
 
 
@@ -76,12 +75,13 @@ class CharCNN(nn.Module):
     def _answers(self, ids: Tensor) -> Tensor:
         """The strongest answer of each filter over all windows, (N, F)."""
         table = _with_padding_row(self.table)
-        if ids.is_cuda and os.environ.get("ELMO_KERNELS") != "off":
-            from elmo.kernels.chars_cuda import strongest_windows
-
+        kind = ids.device.type
+        dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else table.dtype
+        strongest_windows = find("strongest_windows", kind, str(dtype).removeprefix("torch."))
+        if strongest_windows is not None:
             weights, biases = zip(*((c.weight, c.bias) for c in self.convolutions), strict=True)
-            dtype = torch.get_autocast_dtype("cuda") if torch.is_autocast_enabled("cuda") else table.dtype
-            return strongest_windows(ids, table, list(weights), list(biases), dtype)
+            answers: Tensor = strongest_windows(ids, table, list(weights), list(biases), dtype)
+            return answers
         x = F.embedding(self._used_columns(ids), table).transpose(1, 2)  # (N, E, C)
         return torch.cat([_strongest(convolution(x)) for convolution in self.convolutions], dim=-1)
 

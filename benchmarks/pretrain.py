@@ -1,0 +1,276 @@
+"""How many tokens a second does pretraining take in, and in how much memory, beside a plain PyTorch loop?
+
+    python benchmarks/pretrain.py                                        # what fits this machine
+    python benchmarks/pretrain.py --device cuda --sizes small original --rows 128 512 --steps 20 40
+
+The plain loop is the obvious one: characters of every token through nn.Embedding and Conv1d at the full 50 columns,
+nn.LSTM(proj_size) for each direction with its state carried, as large a sampled softmax, the same optimizer and
+precision. It has no clips and no skips, so it does a little less. Both take the same batches, in turns, in one process.
+
+Tokens are counted a direction. Memory: the most that a step needed over what was there before it, and its weights and
+optimizer sums. Share of peak: of the bf16 data sheet, useful operations only (each distinct word encoded once).
+Without --text, words are made up and drawn by Zipf's law, so that about as many repeat as in real text.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import statistics
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from elmo.model.bilm import BiLM
+from elmo.model.config import PRESETS, BiLMConfig, HeadConfig
+from elmo.pretrain.config import RunConfig, make_config
+from elmo.pretrain.sampler import draw
+from elmo.pretrain.speed import PEAKS, flops_per_token
+from elmo.pretrain.step import Stepper
+from elmo.pretrain.stream import Direction, LMBatch
+from elmo.text.chars import encode_token
+
+
+class PlainBiLM(nn.Module):
+    """A biLM as one writes it in an afternoon."""
+
+    def __init__(self, config: BiLMConfig, vocab_size: int) -> None:
+        super().__init__()
+        chars, lstm = config.chars, config.lstm
+        self.embed = nn.Embedding(262, chars.char_dim, padding_idx=0)
+        self.convolutions = nn.ModuleList(nn.Conv1d(chars.char_dim, count, width) for width, count in chars.filters)
+        dim = chars.num_filters
+        self.highways = nn.ModuleList(nn.Linear(dim, 2 * dim) for _ in range(chars.num_highways))
+        self.project = nn.Linear(dim, lstm.proj_dim)
+        self.directions = nn.ModuleList(
+            nn.LSTM(
+                lstm.proj_dim, lstm.cell_dim, lstm.num_layers, proj_size=lstm.proj_dim, batch_first=True, dropout=0.1
+            )
+            for _ in range(2)
+        )
+        self.softmax = nn.Linear(lstm.proj_dim, vocab_size)
+
+    def encode(self, chars: Tensor) -> Tensor:
+        x = self.embed(chars.flatten(0, 1)).transpose(1, 2)  # (B*T, E, C)
+        x = torch.cat([F.relu(convolution(x).amax(dim=-1)) for convolution in self.convolutions], dim=-1)  # (B*T, F)
+        for highway in self.highways:
+            new, gate = highway(x).chunk(2, dim=-1)
+            x = torch.sigmoid(gate) * F.relu(new) + (1 - torch.sigmoid(gate)) * x
+        return self.project(x).unflatten(0, chars.shape[:2])  # (B, T, P)
+
+    def loss(self, d: int, chars: Tensor, targets: Tensor, state: list, negatives: Tensor) -> Tensor:
+        hidden, after = self.directions[d](self.encode(chars), state[d])
+        state[d] = tuple(s.detach() for s in after)
+        hidden, targets = F.dropout(hidden, 0.1).flatten(0, 1), targets.flatten()
+        weight, bias = self.softmax.weight, self.softmax.bias
+        true = (hidden * weight[targets]).sum(dim=-1, keepdim=True) + bias[targets][:, None]  # (B*T, 1)
+        sampled = hidden @ weight[negatives].t() + bias[negatives]  # (B*T, S)
+        logits = torch.cat([true, sampled.masked_fill(negatives == targets[:, None], -1e4)], dim=1)
+        return F.cross_entropy(logits.float(), torch.zeros_like(targets))
+
+
+def plain_stepper(config: RunConfig, table: Tensor, vocab_size: int, num_samples: int) -> tuple[nn.Module, Callable]:
+    device, half = table.device, config.train.precision == "bfloat16"
+    model = PlainBiLM(config.model, vocab_size).to(device)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, fused=device.type == "cuda")
+    state: list = [None, None]
+
+    def step(batch: LMBatch, number: int) -> None:
+        optimizer.zero_grad()
+        negatives = draw(vocab_size, num_samples, number, device).ids
+        with torch.autocast(device.type, torch.bfloat16, enabled=half):
+            losses = []
+            for d, direction in enumerate((batch.forward, batch.backward)):
+                chars = table[torch.from_numpy(direction.inputs).to(device).long()].int()  # (B, T, C)
+                targets = torch.from_numpy(direction.targets).to(device).long()
+                losses.append(model.loss(d, chars, targets, state, negatives))
+        (sum(losses) / 2).backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        losses[0].item()
+
+    step.optimizer = optimizer  # its sums are counted
+    return model, step
+
+
+def made_up_words(vocab_size: int) -> list[str]:
+    """Frequent words short, rare ones long, as in text: 2 to about 12 letters."""
+    rng = np.random.default_rng(0)
+    lengths = np.clip(rng.normal(2 + 0.7 * np.log(np.arange(1, vocab_size + 1)), 1.5), 1, 20).astype(int)
+    return ["".join(rng.choice(list("etaoinshrdlucmfwypvbgkjqxz"), n)) for n in lengths]
+
+
+def word_ids(args: argparse.Namespace) -> tuple[np.ndarray, list[str]]:
+    """A long run of word numbers, most frequent word first, and the words."""
+    if args.text:
+        tokens = Path(args.text).read_text(encoding="utf-8").split()
+        words = [word for word, _ in Counter(tokens).most_common(args.vocab)]
+        numbers = {word: number for number, word in enumerate(words)}
+        return np.array([numbers[t] for t in tokens if t in numbers], dtype=np.int32), words
+    uniform = np.random.default_rng(1).random(2_000_000)
+    ids = np.minimum(np.exp(uniform * np.log(args.vocab + 1)).astype(np.int32) - 1, args.vocab - 1)
+    return ids, made_up_words(args.vocab)
+
+
+def batches(ids: np.ndarray, rows: int, steps: int, count: int) -> list[LMBatch]:
+    rng, size = np.random.default_rng(2), rows * steps
+
+    def direction() -> Direction:
+        start = rng.integers(max(1, len(ids) - size - 1))
+        text = np.resize(ids[start : start + size + 1], size + 1)
+        resets = rng.random((rows, steps)) < 0.04  # sentences of about 25 words
+        return Direction(text[:-1].reshape(rows, steps), text[1:].reshape(rows, steps), resets, None)
+
+    return [LMBatch(direction(), direction()) for _ in range(count)]
+
+
+class Memory:
+    """The most that was in use since `reset`, in bytes, over what was there then; NaN where the system cannot say."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.cuda = device.type == "cuda"
+
+    def reset(self) -> None:
+        if self.cuda:
+            torch.cuda.reset_peak_memory_stats()
+            self.before = float(torch.cuda.memory_allocated())
+            return
+        try:
+            Path("/proc/self/clear_refs").write_text("5")  # Linux: the peak starts anew
+            self.before = _status("VmRSS")
+        except OSError:
+            self.before = float("nan")
+
+    def peak(self) -> float:
+        return (torch.cuda.max_memory_allocated() if self.cuda else _status("VmHWM")) - self.before
+
+
+def _status(name: str) -> float:
+    try:
+        lines = Path("/proc/self/status").read_text().splitlines()
+    except OSError:
+        return float("nan")
+    return next(float(line.split()[1]) * 1024 for line in lines if line.startswith(name + ":"))
+
+
+def standing(model: nn.Module, optimizer: torch.optim.Optimizer) -> float:
+    """Bytes of weights and optimizer sums."""
+    sums = [v for state in optimizer.state.values() for v in state.values() if isinstance(v, Tensor)]
+    return float(sum(t.numel() * t.element_size() for t in [*model.parameters(), *sums]))
+
+
+def measure(args: argparse.Namespace, size: str, rows: int, steps: int, ids: np.ndarray, table: Tensor) -> list[dict]:
+    device, vocab_size = table.device, len(table)
+    num_samples = min(args.samples, vocab_size // 2)
+    config = make_config(
+        {
+            "preset": size,
+            "objective": {"num_samples": num_samples},
+            "train": {"rows": rows, "steps": steps, "max_steps": 10_000, "precision": args.precision},
+        }
+    )
+    torch.manual_seed(0)
+    model = BiLM(replace(config.model, head=HeadConfig(vocab_size=vocab_size))).to(device)
+    stepper = Stepper(model, table, config)
+    plain_model, plain = plain_stepper(config, table, vocab_size, num_samples)
+    systems = {"elmo": (stepper.step, model, stepper.optimizer), "plain": (plain, plain_model, plain.optimizer)}
+    made = batches(ids, rows, steps, args.batches)
+    distinct = statistics.mean(
+        len(np.unique(np.stack([b.forward.inputs, b.backward.inputs]))) / (rows * steps) for b in made
+    )
+    memory, rates, peaks = Memory(device), {name: [] for name in systems}, dict.fromkeys(systems, 0.0)
+    number = 0
+    for repeat in range(args.repeats + 1):  # the first one warms up
+        for name, (step, _, _) in systems.items():
+            memory.reset()
+            start = time.perf_counter()
+            for batch in made:
+                step(batch, number)
+                number += 1
+            if device.type == "cuda":
+                torch.cuda.synchronize()
+            seconds = time.perf_counter() - start
+            peaks[name] = max(peaks[name], memory.peak())
+            if repeat:
+                rates[name].append(len(made) * rows * steps / seconds)
+    useful = flops_per_token(config.model, num_samples, distinct)
+    peak = next((p for key, p in PEAKS.items() if device.type == "cuda" and key in torch.cuda.get_device_name()), None)
+    return [
+        {
+            "size": size,
+            "rows": rows,
+            "steps": steps,
+            "system": name,
+            "tokens_per_second": round(statistics.median(rates[name])),
+            "spread": [round(min(rates[name])), round(max(rates[name]))],
+            "memory_mb": round((peaks[name] + standing(module, optimizer)) / 1e6),
+            "share_of_peak": round(statistics.median(rates[name]) * useful / peak, 3) if peak else None,
+        }
+        for name, (_, module, optimizer) in systems.items()
+    ]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Pretraining speed and memory, beside a plain PyTorch loop.")
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--sizes", nargs="+", choices=list(PRESETS))
+    parser.add_argument("--rows", nargs="+", type=int)
+    parser.add_argument("--steps", nargs="+", type=int, default=[20])
+    parser.add_argument("--text", help="tokenised text; without, words are made up")
+    parser.add_argument("--vocab", type=int)
+    parser.add_argument("--samples", type=int, default=8192)
+    parser.add_argument("--precision", choices=["float32", "bfloat16"])
+    parser.add_argument("--batches", type=int, default=5, help="steps of one measurement")
+    parser.add_argument("--repeats", type=int, default=5)
+    args = parser.parse_args()
+    cuda = args.device.startswith("cuda")
+    args.sizes = args.sizes or (["small", "original"] if cuda else ["tiny"])
+    args.rows = args.rows or ([128, 512] if cuda else [32])
+    args.vocab = args.vocab or (100_000 if cuda else 10_000)
+    args.precision = args.precision or ("bfloat16" if cuda else "float32")
+    ids, words = word_ids(args)
+    table = torch.from_numpy(np.stack([encode_token(word) for word in words]).astype(np.int16)).to(args.device)
+    found = []
+    header = (
+        f"{'size':9} {'rows':>5} {'steps':>5}  {'system':6} {'tokens/s':>10} {'from':>10} {'to':>10} {'MB':>8}  of peak"
+    )
+    print(header)
+    for size in args.sizes:
+        for rows in args.rows:
+            for steps in args.steps:
+                for row in measure(args, size, rows, steps, ids, table):
+                    found.append(row)
+                    share = "" if row["share_of_peak"] is None else f"{row['share_of_peak']:.1%}"
+                    print(
+                        f"{size:9} {rows:5} {steps:5}  {row['system']:6} {row['tokens_per_second']:10,} "
+                        f"{row['spread'][0]:10,} {row['spread'][1]:10,} {row['memory_mb']:8,}  {share}",
+                        flush=True,
+                    )
+                if cuda:
+                    torch.cuda.empty_cache()
+    about = {
+        "benchmark": "pretrain",
+        "device": torch.cuda.get_device_name() if cuda else f"{platform.processor() or platform.machine()} CPU",
+        "threads": torch.get_num_threads(),
+        "torch": torch.__version__,
+        "precision": args.precision,
+        "vocab": len(words),
+        "samples": args.samples,
+        "text": args.text or "made up",
+    }
+    print(json.dumps(about | {"rows": found}))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,99 @@
+// The processor's vector registers behind a dozen short names, so that the kernels above read as arithmetic.
+//
+// Two builds of the same kernels: 16 lanes (AVX-512) and 8 lanes (AVX2). No contraction, no reassociation (see
+// compile.py's flags): every result is a fixed chain of operations, the same whatever rows are computed beside it.
+#pragma once
+#include <immintrin.h>
+
+#include <cstdint>
+#include <cstring>
+
+namespace elmo {
+
+#define ELMO_INLINE __attribute__((always_inline)) inline
+
+#if defined(__AVX512F__)
+
+using Floats = __m512;
+constexpr int LANES = 16;
+constexpr int TILE_ROWS = 6;  // 6 rows x 4 registers of sums, 4 of weights, 1 of input: 29 of 32 registers
+
+ELMO_INLINE Floats load(const float* p) { return _mm512_loadu_ps(p); }
+ELMO_INLINE void store(float* p, Floats v) { _mm512_storeu_ps(p, v); }
+ELMO_INLINE Floats all(float x) { return _mm512_set1_ps(x); }
+ELMO_INLINE Floats add(Floats a, Floats b) { return _mm512_add_ps(a, b); }
+ELMO_INLINE Floats sub(Floats a, Floats b) { return _mm512_sub_ps(a, b); }
+ELMO_INLINE Floats mul(Floats a, Floats b) { return _mm512_mul_ps(a, b); }
+ELMO_INLINE Floats div(Floats a, Floats b) { return _mm512_div_ps(a, b); }
+ELMO_INLINE Floats fma(Floats a, Floats b, Floats c) { return _mm512_fmadd_ps(a, b, c); }
+ELMO_INLINE Floats min(Floats a, Floats b) { return _mm512_min_ps(a, b); }  // b where either is NaN
+ELMO_INLINE Floats max(Floats a, Floats b) { return _mm512_max_ps(a, b); }  // b where either is NaN
+ELMO_INLINE Floats nearest(Floats a) { return _mm512_roundscale_ps(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
+ELMO_INLINE Floats times_power_of_two(Floats a, Floats n) { return _mm512_scalef_ps(a, n); }
+ELMO_INLINE float largest(Floats a) { return _mm512_reduce_max_ps(a); }
+ELMO_INLINE Floats absolute(Floats a) { return _mm512_abs_ps(a); }
+
+#elif defined(__AVX2__) && defined(__FMA__)
+
+using Floats = __m256;
+constexpr int LANES = 8;
+constexpr int TILE_ROWS = 3;  // 12 of 16 registers hold sums; weights come from the first cache
+
+ELMO_INLINE Floats load(const float* p) { return _mm256_loadu_ps(p); }
+ELMO_INLINE void store(float* p, Floats v) { _mm256_storeu_ps(p, v); }
+ELMO_INLINE Floats all(float x) { return _mm256_set1_ps(x); }
+ELMO_INLINE Floats add(Floats a, Floats b) { return _mm256_add_ps(a, b); }
+ELMO_INLINE Floats sub(Floats a, Floats b) { return _mm256_sub_ps(a, b); }
+ELMO_INLINE Floats mul(Floats a, Floats b) { return _mm256_mul_ps(a, b); }
+ELMO_INLINE Floats div(Floats a, Floats b) { return _mm256_div_ps(a, b); }
+ELMO_INLINE Floats fma(Floats a, Floats b, Floats c) { return _mm256_fmadd_ps(a, b, c); }
+ELMO_INLINE Floats min(Floats a, Floats b) { return _mm256_min_ps(a, b); }
+ELMO_INLINE Floats max(Floats a, Floats b) { return _mm256_max_ps(a, b); }
+ELMO_INLINE Floats nearest(Floats a) { return _mm256_round_ps(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
+ELMO_INLINE Floats times_power_of_two(Floats a, Floats n) {
+  n = max(all(-126.0f), n);
+  return mul(a, _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(_mm256_cvtps_epi32(n), _mm256_set1_epi32(127)), 23)));
+}
+ELMO_INLINE float largest(Floats a) {
+  alignas(32) float each[8];
+  _mm256_store_ps(each, a);
+  float most = each[0];
+  for (int i = 1; i < 8; i++) most = each[i] > most ? each[i] : most;
+  return most;
+}
+ELMO_INLINE Floats absolute(Floats a) { return _mm256_andnot_ps(_mm256_set1_ps(-0.0f), a); }
+
+#else
+#error "build with AVX2 and FMA, or AVX-512F"
+#endif
+
+constexpr int PANEL = 4 * LANES;  // columns of a product computed together
+
+ELMO_INLINE Floats clip(Floats x, float limit) { return min(all(limit), max(all(-limit), x)); }  // NaN stays NaN
+
+// 2^y for y <= 40 (larger y give 2^40), relative error under 1e-7; 0 far below. NaN stays NaN.
+ELMO_INLINE Floats exp2(Floats y) {
+  y = min(all(40.0f), y);
+  const Floats whole = nearest(y);
+  const Floats r = sub(y, whole);  // exact, in [-1/2, 1/2]
+  Floats p = all(1.326472232e-3f);   // near-minimax of degree 5, exactly 1 at 0
+  p = fma(p, r, all(9.671512989e-3f));
+  p = fma(p, r, all(5.550733759e-2f));
+  p = fma(p, r, all(2.402224208e-1f));
+  p = fma(p, r, all(6.931469776e-1f));
+  p = fma(p, r, all(1.0f));
+  return times_power_of_two(p, whole);
+}
+
+constexpr float LOG2_E = 1.44269504088896341f;
+
+ELMO_INLINE Floats sigmoid(Floats x) { return div(all(1.0f), add(all(1.0f), exp2(mul(all(-LOG2_E), x)))); }
+
+ELMO_INLINE Floats tanh(Floats x) {
+  const Floats e = exp2(mul(all(2 * LOG2_E), x));
+  return div(sub(e, all(1.0f)), add(e, all(1.0f)));
+}
+
+inline long round_up(long n, long unit) { return (n + unit - 1) / unit * unit; }
+
+}  // namespace elmo

@@ -1,0 +1,376 @@
+// Projected LSTM layers of one direction over many sentences: nothing is padded and no row knows its neighbours.
+//
+// Sentences are queued end to end in a fixed number of slots, longest first to the emptiest slot. A step advances every
+// slot by one token; where a slot comes to its next sentence, its memory is set to that sentence's initial state. Steps are
+// taken in chunks of about CACHE_ROWS tokens: a chunk passes through all layers before the next one begins, so memory stays
+// small and the layers' input products have enough rows to be quick.
+#pragma once
+#include <memory>
+#include <queue>
+
+#include "matrix.h"
+
+namespace elmo {
+
+// What the caller hands over, plain C. Rows of `state` are one for all sentences, or one for each.
+struct LayerWeights {
+  const Matrix* input;       // P -> 4H, gates, with bias
+  const Matrix* recurrent;   // P -> 4H, gates
+  const Matrix* projection;  // H -> P; null: the cells are the output
+};
+
+struct Task {
+  const LayerWeights* layers;  // (directions, L)
+  int64_t num_directions, num_layers, proj_dim, cell_dim, dtype;
+  float cell_clip, proj_clip;  // infinity: off
+  int64_t skip;
+
+  const float* table;  // (N, P), vectors of distinct words
+  int64_t num_words;
+  const int64_t* tokens;     // rows of the table, all sentences one after the other
+  const int64_t* offsets;    // (S + 1), where each sentence begins
+  const int64_t* places;     // where each token's vectors go in `out`; -1: nowhere
+  int64_t num_sentences;
+
+  const float* initial_h;  // (directions, L, 1 or S, P)
+  const float* initial_c;  // (directions, L, 1 or S, H)
+  int64_t initial_rows;    // 1 or S
+  float* final_h;          // (directions, L, S, P); null: not wanted
+  float* final_c;          // (directions, L, S, H)
+
+  const float* mix;  // (K, L + 1): each row is one wanted vector, a weighting of the token's layers
+  int64_t num_mixes;
+  float* out;  // (K, out_rows, directions * P)
+  int64_t out_rows;
+
+  int64_t num_slots, input_rows;  // most sentences at once; most words whose input product is remembered
+  int64_t num_threads;
+  const int* stop;  // set by the caller to end early; null: never
+};
+
+// c = sigmoid(f) c + sigmoid(i) tanh(j) and h = sigmoid(o) tanh(c), each over one common denominator: a division costs
+// as much as an exponential, and five of them as much as a tenth of a small model's products.
+ELMO_INLINE Floats cell_step(Floats i, Floats j, Floats f, Floats o, Floats& c, float cell_clip) {
+  const Floats one = all(1.0f);
+  const Floats a = add(one, exp2(mul(all(-LOG2_E), i)));  // sigmoid(i) = 1 / a
+  const Floats b = add(one, exp2(mul(all(-LOG2_E), f)));
+  const Floats e = exp2(mul(all(2 * LOG2_E), j));  // tanh(j) = (e - 1) / (e + 1)
+  const Floats ae = mul(a, add(e, one));
+  c = div(fma(c, ae, mul(sub(e, one), b)), mul(ae, b));
+  c = clip(c, cell_clip);
+  const Floats d = add(one, exp2(mul(all(-LOG2_E), o)));
+  const Floats t = exp2(mul(all(2 * LOG2_E), c));
+  return div(sub(t, one), mul(d, add(t, one)));
+}
+
+// The input's share of the gates for words of the table, computed when first needed and kept while there is room.
+template <class D>
+class InputProducts {
+ public:
+  InputProducts(const Matrix& weights, const float* table, long num_words, long capacity)
+      : weights_(weights), table_(table), capacity_(capacity), where_(num_words, -1) {
+    products_.reserve(capacity * weights.outputs);
+  }
+
+  // Makes room for, and computes, what `next()` names until it returns -1; `must` of them are needed now, the rest are
+  // words to come, taken along while a product has room for more rows.
+  template <class Next>
+  void prepare(long must, Next next) {
+    missing_.clear();
+    if (capacity_ < long(where_.size()) && used_ + must > capacity_) forget();
+    for (long seen = 0;; seen++) {
+      const long word = next();
+      if (word < 0 || (seen >= must && (missing_.size() == 0 || long(missing_.size()) >= CACHE_ROWS || used_ == capacity_)))
+        break;
+      if (where_[word] >= 0) continue;
+      where_[word] = used_++;
+      missing_.push_back(word);
+    }
+    compute();
+  }
+
+  const float* row(long word) const { return products_.data() + where_[word] * PANEL; }
+  long panel_stride() const { return capacity_ * PANEL; }
+
+ private:
+  void forget() {
+    std::fill(where_.begin(), where_.end(), -1);
+    used_ = 0;
+  }
+
+  void compute() {
+    const long n = missing_.size(), P = weights_.inputs, stride = row_words(weights_.dtype, P);
+    if (!n) return;
+    rows_.grow(n * stride);
+    scales_.grow(n);
+    padded_.grow(round_up(P, 64));
+    for (long i = 0; i < n; i++) {
+      std::memcpy(padded_.data(), table_ + missing_[i] * P, P * sizeof(float));
+      scales_[i] = D::convert(padded_.data(), P, rows_.data() + i * stride);
+    }
+    float* out = products_.data() + where_[missing_[0]] * PANEL;
+    product<D>(rows_.data(), stride, n, weights_, scales_.data(), out, PANEL, panel_stride());
+  }
+
+  const Matrix& weights_;
+  const float* table_;
+  long capacity_, used_ = 0;
+  std::vector<long> where_, missing_;
+  Array<float> products_;  // (panels, capacity, PANEL)
+  Array<Word> rows_;
+  Array<float> scales_, padded_;
+};
+
+struct Visit {
+  long token;
+  long begins, ends;  // the sentence that begins or ends here, or -1
+};
+
+template <class D>
+class Stream {
+ public:
+  // Slots are sorted by how much they hold, so the rows at work are always the first ones.
+  Stream(const Task& task, long direction, const std::vector<long>& sentences)
+      : task_(task), direction_(direction), P_(task.proj_dim), H_(task.cell_dim), L_(task.num_layers) {
+    queue_sentences(sentences);
+    S_ = slots_.size();
+    width_ = round_up(P_, 64);
+    panels_ = round_up(H_, LANES) / LANES;
+    h_words_ = row_words(task.dtype, P_);
+    cell_words_ = row_words(task.dtype, H_);
+    for (long l = 0; l < L_; l++) {
+      cells_.emplace_back(new Array<float>(panels_ * S_ * LANES));
+      hidden_.emplace_back(new Array<Word>(S_ * h_words_));
+      scales_.emplace_back(new Array<float>(S_));
+    }
+    cell_out_.resize(S_ * cell_words_);
+    unit_scales_.resize(S_);
+    for (long s = 0; s < S_; s++) unit_scales_[s] = D::UNIT_SCALE;
+    h_.resize(S_ * width_);
+    padded_.resize(width_);
+    top_ = task.final_h ? L_ : highest_wanted();
+  }
+
+  void run() {
+    if (!S_) return;
+    const long longest = slots_[0].size();
+    const long most = std::max<long>(CACHE_ROWS, S_);
+    outputs_.resize((L_ + 1) * most * width_);
+    if (top_ >= 1) {
+      const long capacity = std::min<long>(task_.num_words, std::max<long>(task_.input_rows, 2 * most));
+      first_.reset(new InputProducts<D>(*weights(0).input, task_.table, task_.num_words, capacity));
+    }
+    if (top_ >= 2) above_.reserve(most * weights(1).input->outputs);
+    for (long t = 0; t < longest && !stopped(task_.stop);) {
+      starts_.clear();
+      long rows = 0, end = t;
+      while (end < longest && (end == t || rows + active(end) <= most)) {
+        starts_.push_back(rows);
+        rows += active(end++);
+      }
+      chunk(t, end, rows);
+      t = end;
+    }
+  }
+
+ private:
+  void queue_sentences(const std::vector<long>& sentences) {
+    const auto length = [&](long s) { return task_.offsets[s + 1] - task_.offsets[s]; };
+    std::vector<long> order;
+    for (long s : sentences)
+      if (length(s) > 0) order.push_back(s);
+    std::stable_sort(order.begin(), order.end(), [&](long a, long b) { return length(a) > length(b); });
+    const long count = std::min<long>(task_.num_slots, order.size());
+    std::vector<std::vector<long>> queues(count);
+    using Load = std::pair<long, long>;  // tokens, slot
+    std::priority_queue<Load, std::vector<Load>, std::greater<Load>> loads;
+    for (long s = 0; s < count; s++) loads.push({0, s});
+    for (long s : order) {
+      const Load least = loads.top();
+      loads.pop();
+      queues[least.second].push_back(s);
+      loads.push({least.first + length(s), least.second});
+    }
+    for (const auto& queue : queues) {
+      std::vector<Visit> visits;
+      for (long s : queue)
+        for (long i = 0, n = length(s); i < n; i++) {
+          const long token = direction_ == 0 ? task_.offsets[s] + i : task_.offsets[s + 1] - 1 - i;
+          visits.push_back({token, i == 0 ? s : -1, i == n - 1 ? s : -1});
+        }
+      slots_.push_back(std::move(visits));
+    }
+    std::stable_sort(slots_.begin(), slots_.end(), [](const auto& a, const auto& b) { return a.size() > b.size(); });
+  }
+
+  long highest_wanted() const {
+    long top = 0;
+    for (long k = 0; k < task_.num_mixes; k++)
+      for (long l = 0; l <= L_; l++)
+        if (task_.mix[k * (L_ + 1) + l] != 0.0f) top = std::max(top, l);
+    return top;
+  }
+
+  long active(long t) const {  // slots that still have a token at step t: the first ones
+    long low = 0, high = S_;
+    while (low < high) {
+      const long middle = (low + high) / 2;
+      if (long(slots_[middle].size()) > t) low = middle + 1;
+      else high = middle;
+    }
+    return low;
+  }
+
+  const LayerWeights& weights(long layer) const { return task_.layers[direction_ * L_ + layer]; }
+  float* output(long layer, long row) { return outputs_.data() + (layer * (outputs_.size() / (L_ + 1) / width_) + row) * width_; }
+
+  void chunk(long begin, long end, long rows) {
+    for (long t = begin; t < end; t++)
+      for (long s = 0, n = active(t); s < n; s++)
+        std::memcpy(output(0, starts_[t - begin] + s), task_.table + word(s, t) * P_, P_ * sizeof(float));
+    for (long layer = 0; layer < top_; layer++) {
+      if (layer == 0) {
+        long t = begin, s = 0;
+        const auto next = [&]() -> long {
+          while (s >= active(t)) {
+            s = 0;
+            if (++t >= long(slots_[0].size())) return -1;
+          }
+          return word(s++, t);
+        };
+        first_->prepare(rows, next);
+      } else {
+        const Matrix& input = *weights(layer).input;
+        below_.grow(rows * h_words_);
+        below_scales_.grow(rows);
+        for (long r = 0; r < rows; r++)
+          below_scales_[r] = D::convert(output(layer, r), P_, below_.data() + r * h_words_);
+        product<D>(below_.data(), h_words_, rows, input, below_scales_.data(), above_.data(), PANEL, rows * PANEL);
+      }
+      for (long t = begin; t < end; t++) step(layer, t, starts_[t - begin], rows);
+    }
+    for (long t = begin; t < end; t++)
+      for (long s = 0, n = active(t); s < n; s++) hand_out(slots_[s][t].token, starts_[t - begin] + s);
+  }
+
+  long word(long s, long t) const { return task_.tokens[slots_[s][t].token]; }
+
+  void step(long layer, long t, long first_row, long chunk_rows) {
+    const long rows = active(t);
+    for (long s = 0; s < rows; s++)
+      if (slots_[s][t].begins >= 0) begin_sentence(layer, s, slots_[s][t].begins);
+    inputs_.resize(rows);
+    for (long s = 0; s < rows; s++)
+      inputs_[s] = layer == 0 ? first_->row(word(s, t)) : above_.data() + (first_row + s) * PANEL;
+    const long input_stride = layer == 0 ? first_->panel_stride() : chunk_rows * PANEL;
+    const LayerWeights& w = weights(layer);
+    for (long p = 0; p < panels_; p++)
+      in_tiles(0, rows, [&](auto count, long s) { gates<decltype(count)::value>(layer, w, p, s, input_stride); });
+    if (w.projection)
+      product<D>(cell_out_.data(), cell_words_, rows, *w.projection, unit_scales_.data(), h_.data(), width_, PANEL);
+    const float limit = w.projection ? task_.proj_clip : INFINITY;
+    for (long s = 0; s < rows; s++) {
+      float* h = h_.data() + s * width_;
+      const float* below = output(layer, first_row + s);
+      float* above = output(layer + 1, first_row + s);
+      const bool skips = task_.skip && layer > 0;
+      for (long k = 0; k < width_; k += LANES) {
+        const Floats v = clip(load(h + k), limit);
+        store(h + k, v);
+        store(above + k, skips ? add(v, load(below + k)) : v);
+      }
+      (*scales_[layer])[s] = D::convert(h, P_, hidden_[layer]->data() + s * h_words_);
+      if (task_.final_h && slots_[s][t].ends >= 0) end_sentence(layer, s, slots_[s][t].ends);
+    }
+  }
+
+  // One panel's gates for ROWS slots, and what follows from them while they are still in the first cache.
+  template <int ROWS>
+  void gates(long layer, const LayerWeights& w, long p, long s, long input_stride) {
+    typename D::Sum sums[ROWS][4];
+    clear<D, ROWS>(sums);
+    multiply<D, ROWS>(hidden_[layer]->data() + s * h_words_, h_words_, w.recurrent->panel(p), w.recurrent->steps, sums);
+    alignas(64) float kept[ROWS][4][LANES];
+#pragma GCC unroll 8
+    for (int r = 0; r < ROWS; r++)
+#pragma GCC unroll 4
+      for (int j = 0; j < 4; j++) D::keep(kept[r][j], sums[r][j]);
+    finish(layer, w, p, s, ROWS, &kept[0][0][0], input_stride);
+  }
+
+  // Apart from `gates`, or the compiler keeps the sums in memory during the product as well.
+  __attribute__((noinline)) void finish(long layer, const LayerWeights& w, long p, long s, int rows, const float* kept,
+                                        long input_stride) {
+    float* c = cells_[layer]->data() + (p * S_ + s) * LANES;
+    const float* row_scales = scales_[layer]->data() + s;
+    for (int r = 0; r < rows; r++, c += LANES, kept += 4 * LANES) {
+      const float* x = inputs_[s + r] + p * input_stride;
+      Floats g[4];
+#pragma GCC unroll 4
+      for (int j = 0; j < 4; j++)
+        g[j] = add(D::value(D::partial(kept + j * LANES), *w.recurrent, p * PANEL + j * LANES, row_scales[r]), load(x + j * LANES));
+      Floats cell = load(c);
+      const Floats h = cell_step(g[0], g[1], g[2], g[3], cell, task_.cell_clip);
+      store(c, cell);
+      if (w.projection)
+        D::convert_unit(h, cell_out_.data() + (s + r) * cell_words_, p * LANES);
+      else
+        store(h_.data() + (s + r) * width_ + p * LANES, h);
+    }
+  }
+
+  void begin_sentence(long layer, long s, long sentence) {
+    const long n = task_.initial_rows, at = (direction_ * L_ + layer) * n + (n == 1 ? 0 : sentence);
+    const float* c = task_.initial_c + at * H_;
+    for (long i = 0; i < H_; i++) cell(layer, s, i) = c[i];
+    std::memcpy(padded_.data(), task_.initial_h + at * P_, P_ * sizeof(float));
+    (*scales_[layer])[s] = D::convert(padded_.data(), P_, hidden_[layer]->data() + s * h_words_);
+  }
+
+  void end_sentence(long layer, long s, long sentence) {
+    const long at = (direction_ * L_ + layer) * task_.num_sentences + sentence;
+    for (long i = 0; i < H_; i++) task_.final_c[at * H_ + i] = cell(layer, s, i);
+    std::memcpy(task_.final_h + at * P_, h_.data() + s * width_, P_ * sizeof(float));
+  }
+
+  float& cell(long layer, long s, long i) { return (*cells_[layer])[(i / LANES * S_ + s) * LANES + i % LANES]; }
+
+  void hand_out(long token, long row) {
+    const long place = task_.places[token];
+    if (place < 0) return;
+    for (long k = 0; k < task_.num_mixes; k++) {
+      float* out = task_.out + (k * task_.out_rows + place) * task_.num_directions * P_ + direction_ * P_;
+      const float* weight = task_.mix + k * (L_ + 1);
+      bool empty = true;
+      for (long l = 0; l <= top_; l++) {
+        const float* from = output(l, row);
+        const float by = weight[l];
+        if (by == 0.0f) continue;
+        if (empty && by == 1.0f) std::memcpy(out, from, P_ * sizeof(float));
+        else if (empty) for (long i = 0; i < P_; i++) out[i] = by * from[i];
+        else for (long i = 0; i < P_; i++) out[i] += by * from[i];
+        empty = false;
+      }
+      if (empty) std::memset(out, 0, P_ * sizeof(float));
+    }
+  }
+
+  const Task& task_;
+  const long direction_, P_, H_, L_;
+  long S_, width_, panels_, h_words_, cell_words_, top_;
+  std::vector<std::vector<Visit>> slots_;
+  std::vector<long> starts_;                            // of each step of a chunk, its first row
+  std::vector<std::unique_ptr<Array<float>>> cells_;    // a layer: (panels, S, LANES)
+  std::vector<std::unique_ptr<Array<Word>>> hidden_;    // a layer: (S, words of P)
+  std::vector<std::unique_ptr<Array<float>>> scales_;   // a layer: (S), of its hidden rows
+  std::unique_ptr<InputProducts<D>> first_;             // the first layer's
+  Array<float> above_;                                  // a later layer's, (panels, rows, PANEL)
+  Array<Word> below_;                                   // its input rows
+  Array<float> below_scales_;
+  std::vector<const float*> inputs_;                    // of each slot, its input product's first panel
+  Array<Word> cell_out_;                                // (S, words of H), before the projection
+  Array<float> unit_scales_, h_, padded_;               // (S), (S, width), (width)
+  Array<float> outputs_;                                // (L + 1, rows, width), of a chunk
+};
+
+}  // namespace elmo

@@ -1,0 +1,326 @@
+// Weights packed once for the registers, and the product that reads them: rows times matrix plus bias.
+//
+// A matrix is cut into panels of 4 registers of columns. Within a panel, one step along the inputs is 4 consecutive
+// registers, so a product streams through memory in order. A "word" is 32 bits of inputs: one float, two bfloat16 or
+// four 8-bit integers.
+#pragma once
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <new>
+#include <vector>
+
+#include "lanes.h"
+
+namespace elmo {
+
+using Word = uint32_t;
+constexpr long CACHE_STEPS = 512;   // of a panel, held in the second cache while rows pass by
+constexpr long CACHE_ROWS = 192;    // of the input, likewise
+constexpr long ROW_GAP = 16;        // words between rows of input, or power-of-two strides would share cache lines
+
+// An array on large pages where the system has them: weights are streamed, and small pages cost a lookup every 4 KB.
+template <class T>
+class Array {
+ public:
+  explicit Array(long count = 0) { resize(count); }
+  ~Array() { std::free(data_); }
+  Array(const Array&) = delete;
+  Array& operator=(const Array&) = delete;
+
+  void resize(long count) {  // all zero
+    reserve(count);
+    std::memset(static_cast<void*>(data_), 0, count * sizeof(T));
+  }
+  void reserve(long count) {  // contents are anything
+    std::free(data_);
+    data_ = nullptr;
+    count_ = count;
+    const size_t unit = count * sizeof(T) >= (1u << 22) ? size_t(1) << 21 : 64;
+    const size_t bytes = round_up(count * sizeof(T) + 1, unit);
+    data_ = static_cast<T*>(std::aligned_alloc(unit, bytes));
+    if (!data_) throw std::bad_alloc();
+#ifdef MADV_HUGEPAGE
+    if (unit > 64) madvise(data_, bytes, MADV_HUGEPAGE);
+#endif
+  }
+  void grow(long count) {
+    if (count > count_) resize(count);
+  }
+  T* data() { return data_; }
+  const T* data() const { return data_; }
+  T& operator[](long i) { return data_[i]; }
+  const T& operator[](long i) const { return data_[i]; }
+  long size() const { return count_; }
+
+ private:
+  T* data_ = nullptr;
+  long count_ = 0;
+};
+
+// Whether the caller wants no more of this: it may set the flag from another thread at any time.
+inline bool stopped(const int* flag) { return flag && __atomic_load_n(flag, __ATOMIC_RELAXED); }
+
+enum Dtype { FLOAT32 = 0, BFLOAT16 = 1, INT8 = 2 };
+
+struct Matrix {
+  int dtype;
+  long inputs, outputs;  // outputs padded to whole panels
+  long steps;            // words along the inputs
+  Array<Word> words;     // (panels, steps, PANEL)
+  Array<float> bias;     // (outputs)
+  Array<float> scale;    // int8: what one unit of a column is worth
+  Array<int32_t> offset; // int8: what the inputs' zero point of 128 adds to a column's sum
+
+  long panels() const { return outputs / PANEL; }
+  const Word* panel(long p) const { return words.data() + p * steps * PANEL; }
+};
+
+// How each dtype turns floats into words, multiplies words, and turns sums back into floats.
+struct Float32 {
+  using Sum = Floats;
+  using Operand = Floats;
+  static constexpr int PER_WORD = 1;
+  static ELMO_INLINE Sum zero() { return all(0.0f); }
+  static ELMO_INLINE Operand weights(const Word* p) { return load(reinterpret_cast<const float*>(p)); }
+  static ELMO_INLINE Operand input(const Word* p) { return all(*reinterpret_cast<const float*>(p)); }
+  static ELMO_INLINE void dot(Operand a, Operand b, Sum& sum) { sum = fma(a, b, sum); }
+  static ELMO_INLINE Floats value(Sum sum, const Matrix&, long, float) { return sum; }
+  static ELMO_INLINE Sum partial(const float* p) { return load(p); }
+  static ELMO_INLINE void keep(float* p, Sum sum) { store(p, sum); }
+
+  static float convert(const float* x, long n, Word* words) {
+    std::memcpy(words, x, n * sizeof(float));
+    return 1.0f;
+  }
+  static ELMO_INLINE void convert_unit(Floats x, Word* words, long at) { store(reinterpret_cast<float*>(words) + at, x); }
+  static constexpr float UNIT_SCALE = 1.0f;
+};
+
+#if defined(__AVX512BF16__)
+struct BFloat16 {
+  using Sum = Floats;
+  using Operand = __m512bh;
+  static constexpr int PER_WORD = 2;
+  static ELMO_INLINE Sum zero() { return all(0.0f); }
+  static ELMO_INLINE Operand weights(const Word* p) { return (__m512bh)_mm512_loadu_si512(p); }
+  static ELMO_INLINE Operand input(const Word* p) { return (__m512bh)_mm512_set1_epi32(int(*p)); }
+  static ELMO_INLINE void dot(Operand a, Operand b, Sum& sum) { sum = _mm512_dpbf16_ps(sum, a, b); }
+  static ELMO_INLINE Floats value(Sum sum, const Matrix&, long, float) { return sum; }
+  static ELMO_INLINE Sum partial(const float* p) { return load(p); }
+  static ELMO_INLINE void keep(float* p, Sum sum) { store(p, sum); }
+
+  static float convert(const float* x, long n, Word* words) {  // x is readable, and zero, to the next multiple of 32
+    for (long k = 0; k < n; k += 32)
+      _mm512_storeu_si512(words + k / 2, (__m512i)_mm512_cvtne2ps_pbh(load(x + k + 16), load(x + k)));
+    return 1.0f;
+  }
+  static ELMO_INLINE void convert_unit(Floats x, Word* words, long at) {
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(reinterpret_cast<uint16_t*>(words) + at), (__m256i)_mm512_cvtneps_pbh(x));
+  }
+  static constexpr float UNIT_SCALE = 1.0f;
+};
+#endif
+
+#if defined(__AVX512VNNI__)
+struct Int8 {
+  // not __m512i: it may alias anything, so the compiler would store the sums to memory at every step
+  typedef int32_t Sum __attribute__((vector_size(64)));
+  using Operand = Sum;
+  static constexpr int PER_WORD = 4;
+  static ELMO_INLINE Sum zero() { return (Sum)_mm512_setzero_si512(); }
+  static ELMO_INLINE Operand weights(const Word* p) { return (Operand)_mm512_loadu_si512(p); }
+  static ELMO_INLINE Operand input(const Word* p) { return (Operand)_mm512_set1_epi32(int(*p)); }
+  static ELMO_INLINE void dot(Operand a, Operand b, Sum& sum) {
+    sum = (Sum)_mm512_dpbusd_epi32((__m512i)sum, (__m512i)a, (__m512i)b);
+  }
+  static ELMO_INLINE Floats value(Sum sum, const Matrix& m, long column, float row_scale) {
+    const __m512i whole = _mm512_sub_epi32((__m512i)sum, _mm512_loadu_si512(m.offset.data() + column));
+    return mul(_mm512_cvtepi32_ps(whole), mul(load(m.scale.data() + column), all(row_scale)));
+  }
+  static ELMO_INLINE Sum partial(const float* p) { return (Sum)_mm512_loadu_si512(p); }
+  static ELMO_INLINE void keep(float* p, Sum sum) { _mm512_storeu_si512(p, (__m512i)sum); }
+
+  static float convert(const float* x, long n, Word* words) {  // x is readable, and zero, to the next multiple of 16
+    Floats most = all(1e-12f);
+    for (long k = 0; k < n; k += LANES) most = max(most, absolute(load(x + k)));
+    const float scale = largest(most) / 127.0f;
+    const Floats per_unit = all(1.0f / scale);
+    for (long k = 0; k < n; k += LANES) quantize(mul(load(x + k), per_unit), words, k);
+    return scale;
+  }
+  static ELMO_INLINE void convert_unit(Floats x, Word* words, long at) { quantize(mul(x, all(127.0f)), words, at); }
+  static constexpr float UNIT_SCALE = 1.0f / 127.0f;  // of values known to lie in [-1, 1]
+
+ private:
+  static ELMO_INLINE void quantize(Floats units, Word* words, long at) {
+    const __m512i shifted = _mm512_add_epi32(_mm512_cvtps_epi32(units), _mm512_set1_epi32(128));
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(reinterpret_cast<uint8_t*>(words) + at), _mm512_cvtepi32_epi8(shifted));
+  }
+};
+#endif
+
+inline long words_of(int dtype, long inputs) {
+  const long per_word = dtype == FLOAT32 ? 1 : dtype == BFLOAT16 ? 2 : 4;
+  return (inputs + per_word - 1) / per_word;
+}
+
+// Words from one row of input to the next: whole registers, and a gap.
+inline long row_words(int dtype, long inputs) { return words_of(dtype, round_up(inputs, 64)) + ROW_GAP; }
+
+inline uint16_t to_bfloat16(float x) {
+  uint32_t bits;
+  std::memcpy(&bits, &x, 4);
+  if (x != x) return 0x7fc0;
+  return uint16_t((bits + 0x7fff + ((bits >> 16) & 1)) >> 16);  // to nearest, ties to even
+}
+
+// weight is (outputs, inputs). With `gates`, the outputs are four gates of `outputs / 4` cells each, and a panel takes the
+// four gates of LANES cells: what one cell needs is then in registers at the same time.
+inline Matrix* pack(const float* weight, long inputs, long outputs, const float* bias, int dtype, bool gates) {
+  auto* m = new Matrix;
+  m->dtype = dtype;
+  m->inputs = inputs;
+  m->steps = words_of(dtype, inputs);
+  const long cells = outputs / 4;
+  m->outputs = gates ? round_up(cells, LANES) * 4 : round_up(outputs, PANEL);
+  m->words.resize(m->outputs * m->steps + 64 * PANEL);  // the kernels fetch a little ahead
+  m->bias.resize(m->outputs);
+  m->scale.resize(m->outputs);
+  m->offset.resize(m->outputs);
+  for (long n = 0; n < outputs; n++) {
+    const long cell = n % std::max(cells, 1L), gate = n / std::max(cells, 1L);
+    const long column = gates ? cell / LANES * PANEL + gate * LANES + cell % LANES : n;
+    const float* from = weight + n * inputs;
+    Word* to = m->words.data() + column / PANEL * m->steps * PANEL + column % PANEL;
+    if (bias) m->bias[column] = bias[n];
+    float most = 1e-12f;
+    for (long k = 0; k < inputs; k++) most = std::max(most, std::fabs(from[k]));
+    const float unit = most / 127.0f;
+    m->scale[column] = unit;
+    int32_t sum = 0;
+    for (long k = 0; k < inputs; k++) {
+      const float x = from[k];
+      if (dtype == FLOAT32) {
+        std::memcpy(to + k * PANEL, &x, 4);
+      } else if (dtype == BFLOAT16) {
+        to[k / 2 * PANEL] |= Word(to_bfloat16(x)) << (16 * (k % 2));
+      } else {
+        const int q = int(std::nearbyint(x / unit));
+        sum += q;
+        to[k / 4 * PANEL] |= Word(uint8_t(int8_t(q))) << (8 * (k % 4));
+      }
+    }
+    m->offset[column] = 128 * sum;
+  }
+  return m;
+}
+
+template <int N>
+struct Count {
+  static constexpr int value = N;
+};
+
+// work(Count<rows>, first row) over [begin, end) in tiles of TILE_ROWS and one smaller.
+template <class Work>
+ELMO_INLINE void in_tiles(long begin, long end, Work work) {
+  for (; begin + TILE_ROWS <= end; begin += TILE_ROWS) work(Count<TILE_ROWS>{}, begin);
+  switch (end - begin) {
+    case 1: work(Count<1>{}, begin); break;
+    case 2: work(Count<2>{}, begin); break;
+#if defined(__AVX512F__)
+    case 3: work(Count<3>{}, begin); break;
+    case 4: work(Count<4>{}, begin); break;
+    case 5: work(Count<5>{}, begin); break;
+#endif
+  }
+}
+
+// The heart: ROWS rows of input times `steps` steps of one panel, added to the sums in the order of the inputs.
+template <class D, int ROWS>
+ELMO_INLINE void multiply(const Word* rows, long row_stride, const Word* panel, long steps, typename D::Sum (&sums)[ROWS][4]) {
+  constexpr long AHEAD = ROWS <= 2 ? 32 : 8;  // steps: few rows wait for memory, many for the multipliers
+  for (long k = 0; k < steps; k++, panel += PANEL) {
+    typename D::Operand w[4];
+#pragma GCC unroll 4
+    for (int j = 0; j < 4; j++) {
+      w[j] = D::weights(panel + j * LANES);
+      _mm_prefetch(reinterpret_cast<const char*>(panel + AHEAD * PANEL + j * LANES), _MM_HINT_T0);
+    }
+#pragma GCC unroll 8
+    for (int r = 0; r < ROWS; r++) {
+      const typename D::Operand x = D::input(rows + r * row_stride + k);
+#pragma GCC unroll 4
+      for (int j = 0; j < 4; j++) D::dot(x, w[j], sums[r][j]);
+    }
+  }
+}
+
+template <class D, int ROWS>
+ELMO_INLINE void clear(typename D::Sum (&sums)[ROWS][4]) {
+#pragma GCC unroll 8
+  for (int r = 0; r < ROWS; r++)
+#pragma GCC unroll 4
+    for (int j = 0; j < 4; j++) sums[r][j] = D::zero();
+}
+
+// out[row * row_stride + panel * panel_stride + column] = rows times m plus bias. `scales`: of each row (int8).
+template <class D>
+void product(const Word* rows, long row_words, long num_rows, const Matrix& m, const float* scales, float* out,
+             long out_row_stride, long out_panel_stride) {
+  for (long first = 0; first < num_rows; first += CACHE_ROWS) {
+    const long last = std::min(num_rows, first + CACHE_ROWS);
+    for (long k = 0; k < m.steps; k += CACHE_STEPS) {
+      const long steps = std::min(CACHE_STEPS, m.steps - k);
+      const bool starts = k == 0, ends = k + steps == m.steps;
+      for (long p = 0; p < m.panels(); p++) {
+        in_tiles(first, last, [&](auto count, long row) __attribute__((always_inline)) {
+          constexpr int ROWS = decltype(count)::value;
+          typename D::Sum sums[ROWS][4];
+          float* at = out + row * out_row_stride + p * out_panel_stride;
+          if (starts) {
+            clear<D, ROWS>(sums);
+          } else {
+#pragma GCC unroll 8
+            for (int r = 0; r < ROWS; r++)
+#pragma GCC unroll 4
+              for (int j = 0; j < 4; j++) sums[r][j] = D::partial(at + r * out_row_stride + j * LANES);
+          }
+          multiply<D, ROWS>(rows + row * row_words + k, row_words, m.panel(p) + k * PANEL, steps, sums);
+#pragma GCC unroll 8
+          for (int r = 0; r < ROWS; r++) {
+            const float scale = scales ? scales[row + r] : 1.0f;
+#pragma GCC unroll 4
+            for (int j = 0; j < 4; j++) {
+              float* to = at + r * out_row_stride + j * LANES;
+              const long column = p * PANEL + j * LANES;
+              if (ends)
+                store(to, add(D::value(sums[r][j], m, column, scale), load(m.bias.data() + column)));
+              else
+                D::keep(to, sums[r][j]);
+            }
+          }
+        });
+      }
+    }
+  }
+}
+
+// Calls f with the type of the dtype, if this build has it; false otherwise.
+template <class F>
+bool with_dtype(int dtype, F f) {
+  switch (dtype) {
+    case FLOAT32: f(Float32{}); return true;
+#if defined(__AVX512BF16__)
+    case BFLOAT16: f(BFloat16{}); return true;
+#endif
+#if defined(__AVX512VNNI__)
+    case INT8: f(Int8{}); return true;
+#endif
+  }
+  return false;
+}
+
+}  // namespace elmo

@@ -1,0 +1,117 @@
+"""What embedding asks of a CPU twin: distinct words, sentences of them, where to start, what to hand out and where to.
+
+Both twins (`cpu_native`, `cpu_torch`) take one `Work` and give one `Contextual`, all in numpy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class States:
+    """Memory of LSTMs: h (directions, L, rows, P) and c (directions, L, rows, H), float32."""
+
+    h: np.ndarray
+    c: np.ndarray
+
+
+@dataclass(frozen=True)
+class Contextual:
+    """out (K, N, D): the K wanted vectors of every placed token; state: after each sentence, where it was asked for."""
+
+    out: np.ndarray
+    state: States | None
+
+
+@dataclass(frozen=True)
+class Work:
+    """Sentences over a table of word vectors. Made by `make_work`."""
+
+    table: np.ndarray  # (words, P) float32
+    tokens: np.ndarray  # (T,) int64: rows of the table, all sentences one after the other, boundaries included
+    offsets: np.ndarray  # (S + 1,) int64: where each sentence begins in tokens
+    places: np.ndarray  # (T,) int64: the row of `out` a token's vectors go to; -1: none
+    mix: np.ndarray  # (K, L + 1) float32: each row a weighting of a token's layers
+    num_places: int  # rows of `out`
+    initial: States | None  # of one row for all sentences, or one each; None: zero
+    want_state: bool
+    out: np.ndarray | None  # (K, num_places, D) float32, to be filled; None: a fresh one
+
+    @property
+    def num_sentences(self) -> int:
+        return len(self.offsets) - 1
+
+    def check(self, num_layers: int, proj_dim: int) -> None:
+        """Our own invariants, before pointers are handed to compiled code."""
+        for part in (self.table, self.out, *((self.initial.h, self.initial.c) if self.initial else ())):
+            assert part is None or (part.dtype == np.float32 and part.flags.c_contiguous)
+        assert self.table.shape[1] == proj_dim
+        assert self.mix.shape[1] == num_layers + 1
+        assert len(self.tokens) == len(self.places) == self.offsets[-1]
+        if len(self.tokens):
+            assert 0 <= self.tokens.min() <= self.tokens.max() < len(self.table)
+            assert -1 <= self.places.min() <= self.places.max() < self.num_places
+        if self.initial is not None:
+            assert self.initial.h.shape[2] == self.initial.c.shape[2]
+            assert self.initial.h.shape[2] in (1, self.num_sentences)
+
+    def result(self, dim: int) -> np.ndarray:
+        """The caller's array, or a fresh one: (K, N, D), zero where no token's vectors go."""
+        shape = (len(self.mix), self.num_places, dim)
+        has_gaps = np.count_nonzero(self.places >= 0) < self.num_places
+        if self.out is None:
+            return np.zeros(shape, dtype=np.float32) if has_gaps else np.empty(shape, dtype=np.float32)
+        assert self.out.shape == shape
+        if has_gaps:
+            self.out.fill(0.0)
+        return self.out
+
+
+def make_work(
+    table: np.ndarray,
+    sentences: Sequence[np.ndarray | Sequence[int]],
+    mix: np.ndarray,
+    *,
+    boundaries: bool = False,
+    pad_to: int | None = None,
+    initial: States | None = None,
+    want_state: bool = False,
+    out: np.ndarray | None = None,
+) -> Work:
+    """`sentences` are rows of the table (words, P), boundaries included. Results are laid one sentence after the other.
+
+    Without `boundaries`, a sentence's first and last token are read but not handed out. With `pad_to`, each sentence
+    takes so many rows of the result, the rest of them zero. A sentence of no tokens has no vectors and no state.
+    """
+    lengths = np.fromiter(map(len, sentences), dtype=np.int64, count=len(sentences))
+    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+    parts = [np.asarray(sentence, dtype=np.int64) for sentence in sentences]
+    tokens = np.concatenate(parts) if parts else np.zeros(0, np.int64)
+    handed_out = np.ones(len(tokens), dtype=bool)
+    if not boundaries:
+        filled = lengths > 0
+        handed_out[offsets[:-1][filled]] = False
+        handed_out[offsets[1:][filled] - 1] = False
+    places, num_places = np.cumsum(handed_out) - 1, int(handed_out.sum())
+    if pad_to is not None:
+        which = np.repeat(np.arange(len(sentences)), lengths)  # (T,), each token's sentence
+        places = which * pad_to + np.arange(len(tokens)) - offsets[which] - (0 if boundaries else 1)
+        num_places = len(sentences) * pad_to
+    places = np.where(handed_out, places, -1)
+    if initial is not None:
+        initial = States(*(np.ascontiguousarray(part, dtype=np.float32) for part in (initial.h, initial.c)))
+    return Work(
+        table=np.ascontiguousarray(table, dtype=np.float32),
+        tokens=tokens,
+        offsets=offsets,
+        places=places.astype(np.int64),
+        mix=np.ascontiguousarray(mix, dtype=np.float32),
+        num_places=num_places,
+        initial=initial,
+        want_state=want_state,
+        out=out,
+    )

@@ -1,0 +1,54 @@
+"""Optimizers, the learning rate's course, and the norm clip: how a gradient becomes a step."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from elmo.pretrain.config import OptimConfig
+
+
+def make_optimizer(model: nn.Module, config: OptimConfig) -> torch.optim.Optimizer:
+    """Adagrad as the reference runs it (sums start at 1, no epsilon), or AdamW with decay on matrices alone."""
+    parameters = [p for p in model.parameters() if p.requires_grad]
+    if config.name == "adagrad":
+        return torch.optim.Adagrad(parameters, lr=config.lr, initial_accumulator_value=1.0, eps=0.0)
+    groups = [
+        {"params": [p for p in parameters if p.dim() > 1], "weight_decay": config.weight_decay},
+        {"params": [p for p in parameters if p.dim() <= 1], "weight_decay": 0.0},
+    ]
+    fused = all(p.is_cuda for p in parameters)
+    return torch.optim.AdamW(groups, lr=config.lr, betas=(config.beta1, config.beta2), eps=1e-8, fused=fused)
+
+
+def learning_rate(config: OptimConfig, step: int, max_steps: int) -> float:
+    """The rate of step 0, 1, ...: a straight warm-up to lr, then the decay to its final share at max_steps."""
+    warmup = round(config.warmup * max_steps)
+    if step < warmup:
+        return config.lr * (step + 1) / warmup
+    if config.decay == "none":
+        return config.lr
+    done = min(1.0, (step - warmup) / max(1, max_steps - warmup))
+    share = 1 - done if config.decay == "linear" else 0.5 * (1 + math.cos(math.pi * done))
+    return config.lr * (config.final + (1 - config.final) * share)
+
+
+def set_learning_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
+    for group in optimizer.param_groups:
+        group["lr"] = rate
+
+
+def clip_gradients(parameters: list[nn.Parameter], clip_norm: float) -> Tensor:
+    """Scales all gradients so that their joint norm is at most clip_norm; gives the norm before, a scalar tensor.
+
+    Exactly clip / max(norm, clip), as the reference has it; torch's own adds a small number to the norm.
+    """
+    grads = [p.grad for p in parameters if p.grad is not None]
+    values = [(g.coalesce().values() if g.is_sparse else g) for g in grads]
+    norm = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(values)))
+    scale = clip_norm / norm.clamp(min=clip_norm)
+    for gradient in grads:
+        gradient.mul_(scale.to(gradient.dtype))
+    return norm

@@ -1,0 +1,183 @@
+"""The prepared folder, opened: memory-mapped shards of type ids, the characters of each type once, the vocabulary.
+
+`shards` writes it, `stream` reads batches from it. A type is a distinct word of the corpus. The vocabulary's words come
+first and in its order, so a type id below the vocabulary's size is the vocabulary id; all later types are words the
+softmax does not know, spelled out on input and <UNK> as targets.
+
+    manifest.json                 what it was made of and with, every file's size and sha256; written last
+    vocab.txt                     one word a line
+    types.bin, types.npy          the types' UTF-8 bytes one after the other, and where each starts (num_types + 1)
+    type_chars.npy                (num_types, max_chars) uint16, the ids of `elmo.text.chars`
+    train-00000.tokens.npy        type ids of all sentences without boundaries, flat, int32
+    train-00000.offsets.npy       where each sentence starts, int64, one more at the end
+    heldout-00000.*               likewise, in the order of the sources
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from elmo.errors import DataError
+from elmo.files import sha256_file
+from elmo.text.vocab import Vocabulary
+
+FORMAT, VERSION = "elmo-prepared", 1
+MANIFEST = "manifest.json"
+
+
+@dataclass(frozen=True)
+class Split:
+    """The shards of the training or the held-out text."""
+
+    folder: Path
+    name: str  # train, heldout
+    shards: tuple[tuple[int, int], ...]  # (sentences, tokens) of each
+    sizes: dict[str, int]  # bytes of each file
+
+    @property
+    def num_sentences(self) -> int:
+        return sum(sentences for sentences, _ in self.shards)
+
+    @property
+    def num_tokens(self) -> int:
+        return sum(tokens for _, tokens in self.shards)
+
+    @property
+    def num_positions(self) -> int:
+        """Predictions a direction in one pass: n + 1 for a sentence of n tokens."""
+        return self.num_tokens + self.num_sentences
+
+    def shard(self, number: int) -> tuple[np.ndarray, np.ndarray]:
+        """Tokens (int32) and offsets (int64) of one shard, memory-mapped; its files' sizes are checked first."""
+        tokens = _open_array(self.folder, f"{self.name}-{number:05d}.tokens.npy", self.sizes)
+        offsets = _open_array(self.folder, f"{self.name}-{number:05d}.offsets.npy", self.sizes)
+        return tokens, offsets
+
+
+class PreparedData:
+    """A prepared folder: `train` and `heldout` splits, `vocab`, the table of types, and the `manifest` it came with."""
+
+    def __init__(self, folder: Path, manifest: dict[str, Any]) -> None:
+        self.folder = folder
+        self.manifest = manifest
+        self.fingerprint: str = manifest["fingerprint"]  # equal for equal contents, byte for byte
+        self.num_types: int = manifest["num_types"]
+        self.vocab_size: int = manifest["vocab"]["size"]
+        self.bos: int = manifest["vocab"]["bos"]
+        self.eos: int = manifest["vocab"]["eos"]
+        self.unk: int = manifest["vocab"]["unk"]
+        self.order_score: float = manifest["vocab"]["order_score"]  # see vocabulary.require_sorted
+        self.max_chars: int = manifest["options"]["max_chars"]
+        self._sizes = {name: file["size"] for name, file in manifest["files"].items()}
+        self.train = self._split("train")
+        self.heldout = self._split("heldout")
+
+    def _split(self, name: str) -> Split:
+        shards = tuple((shard["sentences"], shard["tokens"]) for shard in self.manifest[name]["shards"])
+        return Split(self.folder, name, shards, self._sizes)
+
+    def split(self, name: str) -> Split:
+        """The split called train or heldout."""
+        if name not in ("train", "heldout"):
+            raise ValueError(f"split is {name!r}; expected train or heldout")
+        return self.train if name == "train" else self.heldout
+
+    @cached_property
+    def vocab(self) -> Vocabulary:
+        """The words the softmax knows."""
+        return Vocabulary.from_file(self.folder / "vocab.txt")
+
+    @cached_property
+    def type_chars(self) -> np.ndarray:
+        """Character ids of every type, (num_types, max_chars) uint16, shifted by one; memory-mapped."""
+        return _open_array(self.folder, "type_chars.npy", self._sizes)
+
+    def type_words(self, type_ids: np.ndarray) -> list[str]:
+        """The words behind type ids, flat."""
+        offsets, data = self._type_table
+        return [bytes(data[offsets[i] : offsets[i + 1]]).decode() for i in np.asarray(type_ids).ravel()]
+
+    def heldout_sources(self) -> dict[str, range]:
+        """Which held-out sentences came from which source file: path -> sentence numbers."""
+        ranges: dict[str, range] = {}
+        start = 0
+        for source in self.manifest["sources"]:
+            stop = start + source["heldout_sentences"]
+            if stop > start:
+                ranges[source["path"]] = range(start, stop)
+            start = stop
+        return ranges
+
+    @cached_property
+    def _type_table(self) -> tuple[np.ndarray, np.ndarray]:
+        offsets = _open_array(self.folder, "types.npy", self._sizes)
+        _check_size(self.folder, "types.bin", self._sizes)
+        return offsets, np.memmap(self.folder / "types.bin", dtype=np.uint8, mode="r")
+
+
+def open_prepared(folder: str | Path, *, verify: bool = False) -> PreparedData:
+    """A folder that `elmo prepare` made; every file's size is checked, and with `verify` its sha256 too."""
+    folder = Path(folder)
+    data = PreparedData(folder, read_manifest(folder))
+    for name, facts in data.manifest["files"].items():
+        _check_size(folder, name, data._sizes)
+        if (verify or name == "vocab.txt") and sha256_file(folder / name) != facts["sha256"]:
+            raise DataError(f"{folder / name} is damaged: its sha256 is not the manifest's.", _AGAIN)
+    for split in (data.train, data.heldout):
+        for number, (sentences, tokens) in enumerate(split.shards):
+            name = f"{split.name}-{number:05d}"
+            found_tokens, found_offsets = split.shard(number)
+            if len(found_tokens) != tokens or len(found_offsets) != sentences + 1 or found_offsets[-1] != tokens:
+                raise DataError(f"{folder / name}.*: not the {sentences:,} sentences of the manifest.", _AGAIN)
+    return data
+
+
+def read_manifest(folder: Path) -> dict[str, Any]:
+    """The manifest of a prepared folder, its format and version checked."""
+    path = folder / MANIFEST
+    try:
+        manifest: Any = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise DataError(
+            f"{path}: cannot be read ({error.strerror}).", "Is this a folder `elmo prepare` made?"
+        ) from error
+    except ValueError as error:
+        raise DataError(f"{path} is damaged ({error}).", _AGAIN) from error
+    if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
+        raise DataError(f"{path} does not describe prepared text.", "Expected a folder that `elmo prepare` made.")
+    if manifest.get("version") != VERSION:
+        raise DataError(f"{path} has version {manifest.get('version')!r}; this program reads {VERSION}.", _AGAIN)
+    missing = {"fingerprint", "options", "sources", "vocab", "num_types", "train", "heldout", "files"} - set(manifest)
+    if missing:
+        raise DataError(f"{path} is damaged: {', '.join(sorted(missing))} missing.", _AGAIN)
+    return manifest
+
+
+_AGAIN = "Delete the folder and prepare the text again."
+
+
+def _check_size(folder: Path, name: str, sizes: dict[str, int]) -> None:
+    path = folder / name
+    if name not in sizes:
+        raise DataError(f"{path} is not in the manifest.", _AGAIN)
+    try:
+        size = path.stat().st_size
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror}).", _AGAIN) from error
+    if size != sizes[name]:
+        state = "empty" if size == 0 else "cut short or changed"
+        raise DataError(f"{path} is {state}: {size:,} bytes, {sizes[name]:,} were written.", _AGAIN)
+
+
+def _open_array(folder: Path, name: str, sizes: dict[str, int]) -> np.ndarray:
+    _check_size(folder, name, sizes)
+    try:
+        return np.asarray(np.load(folder / name, mmap_mode="r", allow_pickle=False))
+    except (OSError, ValueError) as error:
+        raise DataError(f"{folder / name} is damaged ({error}).", _AGAIN) from error

@@ -1,0 +1,126 @@
+"""`elmo pretrain`: from text to a model that loads, what it prints, and how it refuses."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from inside import elmo_inside
+from tiny_run import command, records, write_text
+
+import elmo
+from elmo.pretrain.config import make_config, read_toml
+
+SENTENCES = [["w1", "w10", "unheard-of"], ["w3"]]
+
+
+def words_of(text: Path, out: Path, *more: str) -> list[str]:
+    return command(text, out, *more)[3:]
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_text(tmp_path_factory.mktemp("text") / "text.txt")
+
+
+def test_model_and_published_pair_load_and_agree(text: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    out = tmp_path / "run"
+    done = elmo_inside(capsys, *words_of(text, out, "--json"))
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    assert (result["step"], result["stopped"]) == (40, "finished")
+    assert result["report"]["perplexity"]["reset"]["mean"] > 1
+    assert "perplexity = exp(" in done.stderr
+    assert {p.name for p in out.iterdir()} >= {"model", "published", "curve.svg", "report.json", "config.toml", "data"}
+    ours = elmo.load(str(out / "model"), device="cpu").embed(SENTENCES)
+    published = elmo.load(str(out / "published"), device="cpu").embed(SENTENCES)
+    for a, b in zip(ours, published, strict=True):
+        assert np.isfinite(a).all()
+        np.testing.assert_allclose(a, b, atol=1e-6)
+    assert (out / "curve.svg").read_text().startswith("<svg")
+    assert json.loads((out / "report.json").read_text())["step"] == 40
+
+
+def test_effective_settings_rerun_the_run(text: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    assert elmo_inside(capsys, *words_of(text, first, "--lr", "0.01", "--max-steps", "6")).returncode == 0
+    settings = read_toml(first / "config.toml")
+    assert make_config(settings).optim.lr == 0.01
+    done = elmo_inside(capsys, "pretrain", "--config", str(first / "config.toml"), "--out", str(second))
+    assert done.returncode == 0, done.stderr
+    assert records(first) == records(second)
+    assert (first / "config.toml").read_text() == (second / "config.toml").read_text()
+
+
+def test_words_and_a_tied_softmax(text: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    out = tmp_path / "run"
+    more = ["--words", "--set", "objective.tied=true", "--set", "objective.softmax=full", "--max-steps", "4"]
+    done = elmo_inside(capsys, *words_of(text, out, *more))
+    assert done.returncode == 0, done.stderr
+    vectors = elmo.load(str(out / "model"), device="cpu").embed(SENTENCES)
+    assert np.isfinite(vectors[0]).all()
+
+
+def test_dry_run_says_what_it_takes_and_writes_nothing(
+    text: Path, tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    done = elmo_inside(capsys, *words_of(text, tmp_path / "run", "--dry-run"))
+    assert done.returncode == 0, done.stderr
+    for word in ("tokens an epoch", "about 63 words", "parameters", "memory", "tokens/s", "GB free", "40 steps"):
+        assert word in done.stdout, done.stdout
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["--preset", "huge"], "'huge'"),
+        (["--stop-after", "soon"], "'soon' is no time"),
+        (["--set", "train.row=3"], "train.rows"),
+        (["--set", "nothing"], "section.key=value"),
+        (["--rows", "0"], "rows 0"),
+        (["--device", "abacus"], "abacus"),
+        (["--set", "objective.tied=true"], "tied"),
+        (["--config", "missing.toml"], "missing.toml"),
+    ],
+)
+def test_wrong_flags_are_refused_before_any_work(
+    more: list[str], message: str, text: Path, tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    done = elmo_inside(capsys, *words_of(text, tmp_path / "run", *more))
+    assert done.returncode in (1, 2)
+    assert message in done.stderr
+    assert "internal error" not in done.stderr
+    assert not (tmp_path / "run" / "data").exists()
+
+
+def test_text_from_standard_input_is_continued_without_it(
+    text: Path, tmp_path: Path, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for steps in ("3", "6"):
+        given = io.TextIOWrapper(io.BytesIO(text.read_bytes() if steps == "3" else b""))
+        monkeypatch.setattr("sys.stdin", given)
+        done = elmo_inside(capsys, *words_of(Path("-"), tmp_path / "run", "--max-steps", steps))
+        assert done.returncode == 0, done.stderr
+    assert "continuing from step 3" in done.stderr
+
+
+def test_no_text_and_missing_text_are_said(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    done = elmo_inside(capsys, "pretrain", "--tokenize", "default", "--out", str(tmp_path / "run"))
+    assert (done.returncode, "No text was given" in done.stderr) == (2, True)
+    done = elmo_inside(capsys, "pretrain", str(tmp_path / "nothing*.txt"), "--out", str(tmp_path / "run"))
+    assert done.returncode in (1, 2)
+    assert "nothing*.txt" in done.stderr
+
+
+def test_heldout_files_are_measured_by_source(text: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    held = [write_text(tmp_path / f"held{seed}.txt", 20, seed) for seed in (5, 6)]
+    more = ["--heldout", ",".join(map(str, held)), "--max-steps", "3", "--json"]
+    done = elmo_inside(capsys, *words_of(text, tmp_path / "run", *more))
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)["report"]["perplexity"]
+    assert set(found["by_source"]) == set(map(str, held))
+    assert sum(p["predictions"] for p in found["by_source"].values()) == found["reset"]["predictions"]

@@ -1,0 +1,47 @@
+"""Several processes as one: the same numbers, and an end for all where one is lost."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tiny_run import ENVIRONMENT, call, command, records, write_text
+
+DRIVER = Path(__file__).parent / "train_ranks.py"
+FAST = ["equal", "sparse", "nan", "fewer", "lost", "patient", "shares"]
+
+
+def drive(folder: Path, *tests: str) -> str:
+    words = [sys.executable, str(DRIVER), str(folder), *tests]
+    done = subprocess.run(words, capture_output=True, text=True, env=ENVIRONMENT, timeout=280, check=False)
+    return done.stdout + done.stderr
+
+
+@pytest.fixture(scope="module")
+def driven(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """What the tests in train_ranks.py said: one process for all, for importing torch is what costs."""
+    return drive(tmp_path_factory.mktemp("ranks"), *FAST)
+
+
+@pytest.mark.parametrize("test", FAST)
+def test_processes(test: str, driven: str) -> None:
+    assert f"passed {test}\n" in driven, driven
+
+
+@pytest.mark.slow
+def test_a_stalled_process_is_noticed_within_half_a_minute(tmp_path: Path) -> None:
+    assert "passed stalled\n" in drive(tmp_path, "stalled")
+
+
+@pytest.mark.slow
+def test_torchrun_trains_and_says_it_once(tmp_path: Path) -> None:
+    text, out = write_text(tmp_path / "text.txt"), tmp_path / "run"
+    launch = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--standalone"]
+    done = call(*launch, *command(text, out, "--json")[1:])
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["step"] == 40
+    assert done.stderr.count("held-out perplexity of the exported model") == 1
+    assert [r["step"] for r in records(out) if "forward" in r] == list(range(1, 41))

@@ -1,0 +1,212 @@
+"""Full disks, gradients that are not finite, odd texts, and runs that must stay as they are."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import resource
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from tiny_run import digest, records, run, train_settings, write_text
+
+from elmo.errors import DataError, ElmoError, OutputError
+from elmo.pretrain.checkpoint import list_checkpoints, load_checkpoint
+from elmo.pretrain.step import Stepper
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "fixtures"))
+from make_loss_curve import loss_curve
+
+CURVE = Path(__file__).parent.parent / "fixtures" / "loss_curve.json"
+
+
+@contextmanager
+def every_step(monkeypatch: pytest.MonkeyPatch, look: Any) -> Iterator[None]:
+    """Calls look(number, stepper) before each step."""
+    update = Stepper.step
+
+    def watched(self: Stepper, batch: Any, number: int) -> Any:
+        look(number, self)
+        return update(self, batch, number)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Stepper, "step", watched)
+        yield
+
+
+# ---- disk full ----
+
+
+@pytest.mark.parametrize("limit", [600, 6000])  # bytes of a file: too few for the log, too few for a checkpoint
+def test_full_disk_ends_the_run_and_spares_what_was_saved(
+    limit: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = write_text(tmp_path / "text.txt")
+    run(text, tmp_path / "whole")
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+
+    def fill(number: int, stepper: Stepper) -> None:
+        if number == 25:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (limit, before[1]))
+
+    out = tmp_path / "run"
+    with every_step(monkeypatch, fill):
+        try:
+            with pytest.raises(OutputError, match="disk is full or a size limit") as error:
+                run(text, out)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert error.value.exit_code == 1
+    found = list_checkpoints(out / "checkpoints")
+    assert [path.name for path in found] == ["step-00000010", "step-00000020"]
+    for path in found:
+        load_checkpoint(path)
+    assert [path.name for path in (out / "checkpoints").iterdir() if path not in found] == []
+    run(text, out)
+    assert digest(out) == digest(tmp_path / "whole")
+
+
+# ---- gradients that are not finite ----
+
+
+def spoil(stepper: Stepper, value: float) -> None:
+    """The next loss is `value`, whatever the model."""
+    losses = type(stepper).losses.__get__(stepper)
+
+    def bad_losses(*args: Any) -> Any:
+        found, state = losses(*args)
+        del stepper.losses
+        return [loss * value for loss in found], state
+
+    stepper.losses = bad_losses
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+def test_bad_steps_are_skipped_dumped_and_counted(
+    value: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text, out = write_text(tmp_path / "text.txt"), tmp_path / "run"
+    with every_step(monkeypatch, lambda number, stepper: spoil(stepper, value) if number in (5, 6, 12) else None):
+        result = run(text, out)
+    assert result.train.step == 40
+    assert [r["step"] for r in strict_records(out) if r.get("skipped")] == [6, 7, 13]
+    dumped = np.load(out / "bad_steps" / "step-00000006.npz")
+    assert dumped["forward"].shape == dumped["backward"].shape == (4, 5)
+    for path in list_checkpoints(out / "checkpoints"):
+        assert all(bool(t.isfinite().all()) for t in load_checkpoint(path)[0].values())
+
+
+def strict_records(out: Path) -> list[dict[str, Any]]:
+    """Other readers of JSON know no NaN and no Infinity: they must not stand in the log."""
+
+    def refuse(name: str) -> None:
+        raise AssertionError(f"{name} in metrics.jsonl")
+
+    lines = (out / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+    return [json.loads(line, parse_constant=refuse) for line in lines]
+
+
+def test_too_many_bad_steps_give_up_and_the_last_checkpoint_is_sound(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text, out = write_text(tmp_path / "text.txt"), tmp_path / "run"
+    with every_step(monkeypatch, lambda number, stepper: spoil(stepper, math.nan) if number >= 24 else None):
+        with pytest.raises(ElmoError, match="3 steps in a row") as error:
+            run(text, out, train_settings(max_bad_steps=3))
+    assert error.value.exit_code == 1
+    assert len(list((out / "bad_steps").iterdir())) == 3
+    newest = list_checkpoints(out / "checkpoints")[-1]
+    weights, training, _ = load_checkpoint(newest)
+    assert newest.name == "step-00000020"
+    assert all(bool(t.isfinite().all()) for t in (*weights.values(), training["h"], training["c"]))
+    assert run(text, out, train_settings(max_bad_steps=3)).train.step == 40
+
+
+# ---- odd texts ----
+
+
+@pytest.mark.parametrize(
+    ("lines", "rows"),
+    [
+        pytest.param(["word"], 1, id="one token"),
+        pytest.param(["a b c"], 1, id="a sentence shorter than the unroll"),
+        pytest.param(["a b c"] * 3, 4, id="few sentences"),
+        pytest.param(["a " * 500], 4, id="one long sentence"),
+        pytest.param(["", "a b", "", "", "c", ""], 2, id="blank lines"),
+    ],
+)
+def test_small_texts_train_to_a_finite_perplexity(lines: list[str], rows: int, tmp_path: Path) -> None:
+    text = tmp_path / "text.txt"
+    text.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    held = tmp_path / "held.txt"
+    held.write_text("a\n", encoding="utf-8")
+    data = {"data": {"heldout_files": [str(held)], "min_count": 1}}
+    result = run(text, tmp_path / "run", data, train_settings(rows=rows, steps=20, max_steps=5, epochs=1.0))
+    assert result.report is not None
+    for kind in ("reset", "carried"):
+        assert 0 < result.report["perplexity"][kind]["mean"] < 1e6
+
+
+def test_no_heldout_text_trains_and_exports_the_last_weights(tmp_path: Path) -> None:
+    text = write_text(tmp_path / "text.txt")
+    result = run(text, tmp_path / "run", {"data": {"heldout": 0.0}})
+    assert result.model is not None
+    assert result.train.best is None
+    assert "perplexity" not in (result.report or {})
+
+
+def test_more_rows_than_text_says_what_is_needed(tmp_path: Path) -> None:
+    text = tmp_path / "text.txt"
+    text.write_text("a b\n", encoding="utf-8")
+    with pytest.raises(DataError, match="3 positions for 128 rows") as error:
+        run(text, tmp_path / "run", train_settings(rows=128))
+    assert "--rows" in error.value.hint
+
+
+@pytest.mark.parametrize(
+    "num_tokens", [1_000_000, pytest.param(10_000_000, marks=[pytest.mark.slow, pytest.mark.timeout(900)])]
+)
+def test_one_line_of_many_tokens(num_tokens: int, tmp_path: Path) -> None:
+    text = tmp_path / "text.txt"
+    text.write_text("a b c d e f g h i j " * (num_tokens // 10) + "\n", encoding="utf-8")
+    result = run(text, tmp_path / "run", {"data": {"heldout": 0.0}}, train_settings(max_steps=3))
+    assert result.train.step == 3
+    assert all(math.isfinite(r["forward"]) for r in records(tmp_path / "run"))
+
+
+# ---- the same as ever ----
+
+
+def test_loss_curve_is_the_stored_one() -> None:
+    stored = json.loads(CURVE.read_text())
+    if stored["torch"] != torch.__version__.split("+")[0]:
+        pytest.skip(f"the curve is of torch {stored['torch']}")
+    found = loss_curve()
+    for kind in ("forward", "backward"):
+        np.testing.assert_allclose(found[kind], stored[kind], rtol=1e-6, err_msg=kind)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="needs /proc")
+def test_memory_and_open_files_stay_flat_over_2000_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[tuple[int, int, int]] = []
+
+    def look(number: int, stepper: Stepper) -> None:
+        if number % 100 == 99:
+            pages = int(Path("/proc/self/statm").read_text().split()[1])
+            seen.append((number, pages, len(os.listdir("/proc/self/fd"))))
+
+    text = write_text(tmp_path / "text.txt", 2000)
+    with every_step(monkeypatch, look):
+        run(text, tmp_path / "run", train_settings(max_steps=2000, checkpoint_every=50, validate_every=100))
+    settled = [entry for entry in seen if entry[0] > 200]
+    memory, files = [entry[1] for entry in settled], [entry[2] for entry in settled]
+    assert max(memory) <= 1.03 * memory[0]
+    assert max(files) <= files[0] + 1

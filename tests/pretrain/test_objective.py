@@ -1,0 +1,132 @@
+"""Losses of one direction: against hand-worked numbers, torch's own cross entropy, and the slow training oracle."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import oracle_train
+import pytest
+import torch
+from torch import Tensor
+
+from elmo.model.head import AdaptiveHead, SoftmaxHead
+from elmo.pretrain import objective
+from elmo.pretrain.objective import adaptive_softmax_loss, full_softmax_loss, sampled_softmax_loss
+from elmo.pretrain.sampler import Sample, draw
+
+V, P, N = 37, 6, 23
+
+
+def case(seed: int = 0) -> tuple[SoftmaxHead, Tensor, Tensor]:
+    torch.manual_seed(seed)
+    head = SoftmaxHead(V, P)
+    torch.nn.init.normal_(head.bias)
+    return head, torch.randn(N, P, requires_grad=True), torch.randint(V, (N,))
+
+
+def gradients(loss: Tensor, head: SoftmaxHead, hidden: Tensor) -> list[Tensor]:
+    hidden.grad = head.weight.grad = head.bias.grad = None
+    loss.backward()
+    found = [hidden.grad, head.weight.grad, head.bias.grad]
+    return [g.to_dense() if g.is_sparse else g for g in found]
+
+
+def test_sampled_loss_by_hand() -> None:
+    """Vocabulary of 3, hidden 1: logits 1, 2, 5; word 0 is true and sampled too; one try, so counts are the P(k)."""
+    head = SoftmaxHead(3, 1)
+    with torch.no_grad():
+        head.weight.copy_(torch.tensor([[1.0], [2.0], [5.0]]))
+    sample = Sample(torch.tensor([1, 0]), torch.tensor(1))
+    loss = sampled_softmax_loss(head, torch.ones(1, 1), torch.tensor([0]), sample)
+    p0, p1 = math.log(2 / 1) / math.log(4), math.log(3 / 2) / math.log(4)
+    true, other = math.exp(1) / p0, math.exp(2) / p1  # the hit is left out
+    assert loss.item() == pytest.approx(-math.log(true / (true + other)), abs=1e-6)
+
+
+def test_a_sample_of_nothing_but_the_true_word_costs_nothing() -> None:
+    head, hidden, _ = case()
+    targets = torch.full((N,), 4)
+    loss = sampled_softmax_loss(head, hidden, targets, Sample(torch.tensor([4]), torch.tensor(3)))
+    assert loss.item() == pytest.approx(0.0, abs=1e-6)
+    assert all(bool(g.isfinite().all()) for g in gradients(loss, head, hidden))
+
+
+def test_sampled_loss_and_gradients_are_the_oracles() -> None:
+    head, hidden, targets = case()
+    sample = draw(V, 12, seed=5)
+    assert bool((targets[:, None] == sample.ids).any())  # accidental hits are among them
+    expected = [
+        oracle_train.log_uniform_expected(ids.numpy(), int(sample.num_tries), V) for ids in (sample.ids, targets)
+    ]
+    batch = oracle_train.Batch(
+        ids=targets.numpy()[None],
+        targets=targets.numpy()[None],
+        negatives=oracle_train.Negatives(ids=sample.ids.numpy(), expected=expected[0], true_expected=expected[1][None]),
+    )
+    weights = {"softmax/W": head.weight.detach().double().numpy(), "softmax/b": head.bias.detach().double().numpy()}
+    grads = {name: np.zeros(array.shape) for name, array in weights.items()}
+    x = hidden.detach().double().numpy()[None]
+    loss, d_x = oracle_train.softmax_loss({}, weights, x, batch, 1.0, grads)
+    found = sampled_softmax_loss(head, hidden, targets, sample)
+    assert found.item() == pytest.approx(loss, abs=1e-6)
+    for ours, theirs in zip(
+        gradients(found, head, hidden), (d_x[0], grads["softmax/W"], grads["softmax/b"]), strict=True
+    ):
+        np.testing.assert_allclose(ours.numpy(), theirs, atol=1e-6)
+
+
+def test_sampled_loss_over_all_words_with_equal_counts_is_the_full_loss() -> None:
+    head, hidden, targets = case()
+    many = Sample(torch.arange(V), torch.tensor(10**9))  # after so many tries every count is 1
+    sampled = sampled_softmax_loss(head, hidden, targets, many)
+    full = full_softmax_loss(head, hidden, targets)
+    assert sampled.item() == pytest.approx(full.item(), abs=1e-6)
+    for a, b in zip(gradients(sampled, head, hidden), gradients(full, head, hidden), strict=True):
+        torch.testing.assert_close(a, b, atol=1e-6, rtol=1e-5)
+
+
+def test_sparse_gradients_are_the_dense_ones() -> None:
+    head, hidden, targets = case()
+    sample = draw(V, 12, seed=2)
+    dense = gradients(sampled_softmax_loss(head, hidden, targets, sample), head, hidden)
+    hidden.grad = head.weight.grad = None
+    sampled_softmax_loss(head, hidden, targets, sample, sparse=True).backward()
+    assert head.weight.grad is not None
+    assert head.weight.grad.is_sparse
+    torch.testing.assert_close(head.weight.grad.to_dense(), dense[1])
+
+
+@pytest.mark.parametrize("rows_at_once", [1, 5, N, 1000])
+def test_full_loss_and_gradients_are_cross_entropy(rows_at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(objective, "LOGITS_AT_ONCE", rows_at_once * V)
+    head, hidden, targets = case()
+    loss = full_softmax_loss(head, hidden, targets)
+    wanted = torch.nn.functional.cross_entropy(hidden @ head.weight.t() + head.bias, targets)
+    assert loss.item() == pytest.approx(wanted.item(), abs=1e-6)
+    for a, b in zip(gradients(3 * loss, head, hidden), gradients(3 * wanted, head, hidden), strict=True):
+        torch.testing.assert_close(a, b, atol=1e-6, rtol=1e-5)
+
+
+def test_adaptive_loss_is_the_mean_of_log_probs_over_a_distribution() -> None:
+    torch.manual_seed(0)
+    head, hidden = AdaptiveHead(V, 16, (5, 20)), torch.randn(4, 16)
+    everything = torch.stack([head.log_probs(hidden, torch.full((4,), word)) for word in range(V)], dim=1)  # (4, V)
+    torch.testing.assert_close(everything.exp().sum(dim=1), torch.ones(4))
+    targets = torch.tensor([0, 7, 30, 36])
+    wanted = -everything[torch.arange(4), targets].mean()
+    assert adaptive_softmax_loss(head, hidden, targets).item() == pytest.approx(wanted.item(), abs=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["sampled", "full"])
+def test_bfloat16_stays_close(kind: str) -> None:
+    head, hidden, targets = case()
+    sample = draw(V, 12, seed=5)
+
+    def loss(x: Tensor) -> Tensor:
+        full = kind == "full"
+        return full_softmax_loss(head, x, targets) if full else sampled_softmax_loss(head, x, targets, sample)
+
+    exact, rough = loss(hidden), loss(hidden.bfloat16())
+    assert rough.dtype == torch.float32
+    assert rough.item() == pytest.approx(exact.item(), rel=0.01)  # bfloat16 keeps eight bits

@@ -1,0 +1,79 @@
+"""Work over processes: order, errors, and that no worker outlives a killed parent."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from elmo.errors import ConfigError, DataError
+from elmo.pretrain.parallel import map_in_order
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+
+
+def power(exponent: int, number: int) -> int:
+    if number == 7:
+        raise DataError("seven", "Take another.")
+    return number**exponent
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_results_come_in_order_and_errors_come_through(workers):
+    jobs = (n for n in range(30) if n != 7)
+    assert list(map_in_order(partial(power, 2), jobs, workers)) == [n**2 for n in range(30) if n != 7]
+    with pytest.raises(DataError, match="seven") as caught:
+        list(map_in_order(partial(power, 2), range(30), workers))
+    assert caught.value.hint == "Take another."
+
+
+def test_no_workers_are_refused():
+    with pytest.raises(ConfigError, match="workers is 0"):
+        list(map_in_order(abs, [1], 0))
+
+
+SCRIPT = """
+import os, time
+from elmo.pretrain.parallel import map_in_order
+
+def work(number):
+    if number < 2:
+        return os.getpid()
+    time.sleep(600)
+
+if __name__ == "__main__":
+    for number in map_in_order(work, range(100), 2):
+        print(number, flush=True)
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals and /proc-less process checks differ there")
+def test_workers_end_when_their_parent_is_killed(tmp_path):
+    (tmp_path / "script.py").write_text(SCRIPT, encoding="utf-8")
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    parent = subprocess.Popen(
+        [sys.executable, tmp_path / "script.py"], env=environment, stdout=subprocess.PIPE, text=True
+    )
+    assert parent.stdout is not None
+    worker = int(parent.stdout.readline())
+    parent.send_signal(signal.SIGKILL)
+    parent.wait()
+    deadline = time.monotonic() + 20
+    while is_alive(worker) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not is_alive(worker)
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    stat = Path(f"/proc/{pid}/stat")
+    return not stat.exists() or stat.read_text().rsplit(")", 1)[1].split()[0] != "Z"
