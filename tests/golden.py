@@ -22,10 +22,10 @@ from elmo.weights.published import read_pair
 FIXTURES = Path(__file__).parents[1] / "elmo" / "golden"
 GOLDEN = {"allennlp": "sentences.json", "bilm-tf": "lm_embeddings_sentences.json"}
 SENTENCES = [
-    "The bank of the river was steep .".split(),
+    ["The", "bank", "of", "the", "river", "was", "steep", "."],
     ["Ünïcödé", "漢字", "🙂", "a" * 300, "."],
     ["one"],
-    "She did n't say why , and nobody asked .".split(),
+    ["She", "did", "n't", "say", "why", ",", "and", "nobody", "asked", "."],
 ]
 
 

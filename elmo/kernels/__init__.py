@@ -102,7 +102,7 @@ def _triton(module: str, name: str) -> Maker:
 
 def _on_gpu(module: str, name: str) -> dict[str, tuple[Maker, ...]]:
     maker = _triton(module, name)
-    return {dtype: (maker,) for dtype in ("float32", "bfloat16", "float16")}
+    return dict.fromkeys(("float32", "bfloat16", "float16"), (maker,))
 
 
 # operation and device -> dtype -> makers, best first

@@ -125,7 +125,7 @@ def adapted_vocabulary(
 
 
 def adapted_model(parts: ModelParts, vocab: list[str], device: str = "cpu") -> BiLM:
-    """The model with a softmax over `vocab`: known words' rows kept, a new word's made from the known words it resembles.
+    """The model with a softmax over `vocab`: known rows kept, new ones made from the known words they resemble.
 
     Resemblance is the cosine of the context-free token vectors, which characters alone decide.
     """
@@ -138,7 +138,8 @@ def adapted_model(parts: ModelParts, vocab: list[str], device: str = "cpu") -> B
         raise ConfigError(
             "The model has an adaptive softmax, which cannot take new words.", "Train a new model instead."
         )
-    assert parts.vocab is not None and isinstance(model.head, SoftmaxHead)
+    assert parts.vocab is not None
+    assert isinstance(model.head, SoftmaxHead)
     old = Vocabulary(parts.vocab, source=parts.source)
     kept = [(new, old.id(word)) for new, word in enumerate(vocab) if word in old]
     fresh = [new for new, word in enumerate(vocab) if word not in old]

@@ -112,6 +112,7 @@ def _write_tensors(path: Path, tensors: dict[str, Tensor], parts: ModelParts) ->
         save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, path)
     except SafetensorError as error:  # a full disk, in a voice of its own
         raise OSError(str(error)) from error
+    path.chmod(path.parent.stat().st_mode & 0o666)  # it comes private; a model is for whoever may enter its folder
 
 
 def _read_tensors(path: Path) -> dict[str, Tensor]:

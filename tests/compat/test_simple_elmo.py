@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import shutil
-from pathlib import Path
 import zipfile
+from pathlib import Path
 
 import h5py
 import numpy as np

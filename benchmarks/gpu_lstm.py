@@ -1,0 +1,111 @@
+"""How fast is the projected-LSTM stack on this GPU, beside cuDNN's and beside the matmul peak? 2 layers, 2 directions.
+
+    python benchmarks/gpu_lstm.py
+
+Tokens/s of 20 steps, median of repeated runs, all variants interleaved in one process; then one JSON line.
+cuDNN's `nn.LSTM(proj_size)` has no clips, so it does a little less work.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import sys
+from pathlib import Path
+
+import torch
+from torch import nn
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from elmo.model.config import LSTMConfig
+from elmo.model.lstm import LSTMStack, State
+from elmo.model.rows import read_rows
+
+SIZES = {"original": (4096, 512), "medium": (2048, 256), "small": (1024, 128)}
+STEPS = 20
+
+
+def timed(function, repeats: int) -> float:
+    """Seconds of one call."""
+    start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+    start.record()
+    for _ in range(repeats):
+        function()
+    end.record()
+    torch.cuda.synchronize()
+    return start.elapsed_time(end) / 1000 / repeats
+
+
+def peak() -> float:
+    a = torch.randn(8192, 8192, device="cuda", dtype=torch.bfloat16)
+    b = torch.randn(8192, 8192, device="cuda", dtype=torch.bfloat16)
+    for _ in range(3):
+        a @ b
+    return 2 * 8192**3 / min(timed(lambda: a @ b, 10) for _ in range(3))
+
+
+def variants(cell: int, proj: int, rows: int) -> dict:
+    config = LSTMConfig(cell_dim=cell, proj_dim=proj)
+    stacks = nn.ModuleList(LSTMStack(config) for _ in range(2)).cuda()
+    x = torch.randn(2, rows, STEPS, proj, device="cuda", dtype=torch.bfloat16) * 0.5
+    state = State(
+        torch.zeros(2, 2, rows, proj, device="cuda", dtype=torch.bfloat16), torch.zeros(2, 2, rows, cell, device="cuda")
+    )
+    fresh = torch.rand(2, rows, STEPS, device="cuda") < 0.05
+    grad = torch.randn(2, rows, STEPS, proj, device="cuda", dtype=torch.bfloat16)
+    cudnn = [nn.LSTM(proj, cell, 2, proj_size=proj).cuda().bfloat16() for _ in range(2)]
+    time_major = x.transpose(1, 2).contiguous()
+
+    def ours_forward() -> None:
+        with torch.no_grad():
+            read_rows(stacks, x, state, fresh)
+
+    def ours_both() -> None:
+        out, _ = read_rows(stacks, x.detach().requires_grad_(), state, fresh)
+        out.backward(grad)
+
+    def cudnn_forward() -> None:
+        with torch.no_grad():
+            for d in range(2):
+                cudnn[d](time_major[d])
+
+    def cudnn_both() -> None:
+        for d in range(2):
+            out, _ = cudnn[d](time_major[d].detach().requires_grad_())
+            out.backward(grad[d].transpose(0, 1))
+
+    return {
+        "ours forward": ours_forward,
+        "cudnn forward": cudnn_forward,
+        "ours f+b": ours_both,
+        "cudnn f+b": cudnn_both,
+    }
+
+
+def main() -> None:
+    top = peak()
+    print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}, bf16 matmul {top / 1e12:.0f} TFLOP/s")
+    results = []
+    for size, (cell, proj) in SIZES.items():
+        flops = 2 * 2 * (2 * 2 * proj * 4 * cell + 2 * cell * proj)  # a token, forward
+        for rows in (128, 1024, 4096):
+            functions = variants(cell, proj, rows)
+            seconds: dict[str, list[float]] = {name: [] for name in functions}
+            for function in functions.values():
+                function()
+                function()
+            for _ in range(5):
+                for name, function in functions.items():
+                    seconds[name].append(timed(function, 3))
+            for name, values in seconds.items():
+                tokens = rows * STEPS / statistics.median(values)
+                share = tokens * flops * (3 if "f+b" in name else 1) / top
+                results.append({"size": size, "rows": rows, "what": name, "tokens_per_s": tokens, "share": share})
+                print(f"{size:9} rows {rows:5} {name:14} {tokens / 1e6:8.2f}M tokens/s {share:6.1%} of peak")
+            torch.cuda.empty_cache()
+    print(json.dumps(results))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,446 @@
+"""The CPU twins against the plain biLM: fresh random models of odd shapes, sentences of odd lengths, all states."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pickle
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from elmo import kernels
+from elmo.errors import ConfigError
+from elmo.kernels.build import CannotBuild
+from elmo.kernels.cpu_abi import has_dtype
+from elmo.kernels.cpu_native import NativeBiLM
+from elmo.kernels.cpu_torch import TorchBiLM
+from elmo.kernels.slots import plan_slots
+from elmo.kernels.work import States, make_work
+from elmo.model.bilm import BiLM
+from elmo.model.config import BiLMConfig, CharConfig, LSTMConfig, WordConfig
+from elmo.model.lstm import State
+
+ROOT = Path(__file__).resolve().parents[2]
+SAME = 2e-5  # float32 sums in another order, through three layers and sixty steps
+TWINS = ("native", "avx2", "torch")
+NATIVE = ("native", "avx2")
+
+
+@contextlib.contextmanager
+def environment(twin: str) -> Iterator[None]:
+    before = os.environ.get("ELMO_KERNELS")
+    os.environ["ELMO_KERNELS"] = "" if twin == "native" else twin
+    try:
+        yield
+    finally:
+        os.environ.pop("ELMO_KERNELS")
+        if before is not None:
+            os.environ["ELMO_KERNELS"] = before
+
+
+@contextlib.contextmanager
+def threads(count: int) -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def why_not(twin: str, dtype: str) -> str:
+    if twin == "torch":
+        return ""
+    with environment(twin):
+        try:
+            return "" if has_dtype(dtype) else f"this processor has no {dtype} products"
+        except CannotBuild as error:
+            return str(error)
+
+
+def make_twin(twin: str, model: BiLM, dtype: str = "float32") -> NativeBiLM | TorchBiLM:
+    if reason := why_not(twin, dtype):
+        pytest.skip(reason)
+    with environment(twin):
+        return TorchBiLM(model, dtype) if twin == "torch" else NativeBiLM(model, dtype)
+
+
+def make_model(config: BiLMConfig, seed: int = 0, scale: float = 1.0) -> BiLM:
+    torch.manual_seed(seed)
+    model = BiLM(config).eval().requires_grad_(False)
+    for parameter in model.parameters():
+        parameter.mul_(scale)
+    for stack in model.stacks:
+        for layer in stack.layers:
+            layer.bias.uniform_(-1.0, 1.0)
+    for linear in (m for m in model.token_encoder.modules() if isinstance(m, torch.nn.Linear)):
+        linear.bias.uniform_(-1.0, 1.0)
+    return model
+
+
+def words_only(P: int, num_words: int = 40) -> dict:
+    return {"chars": None, "words": WordConfig(num_words=num_words, word_dim=P)}
+
+
+def plain(model: BiLM, table: np.ndarray, sentence: np.ndarray, state: State) -> tuple[np.ndarray, State]:
+    """All layers (L + 1, n, D) of one sentence of table rows, by the plain path, and the state after it."""
+    tokens = torch.from_numpy(table[sentence])[None]  # (1, n, P)
+    output = model.contextualize(tokens, torch.ones(1, len(sentence), dtype=torch.bool), state)
+    return output.layers[:, 0].numpy(), output.state
+
+
+def make_table(model: BiLM, num_words: int, seed: int = 0) -> np.ndarray:
+    P = model.config.lstm.proj_dim
+    return np.random.default_rng(seed).normal(size=(num_words, P)).astype(np.float32)  # (words, P)
+
+
+def make_sentences(lengths: list[int], num_words: int, seed: int = 0) -> list[np.ndarray]:
+    rng = np.random.default_rng(seed)
+    return [rng.integers(0, num_words, n) for n in lengths]
+
+
+def check_against_plain(model: BiLM, twin: NativeBiLM | TorchBiLM, lengths: list[int], seed: int, rows: str) -> None:
+    """rows: whose state the sentences start from: zero, one for all, or each its own."""
+    config, rng = model.config, np.random.default_rng(seed)
+    table, sentences = make_table(model, 17, seed), make_sentences(lengths, 17, seed)
+    shape = (config.num_directions, config.lstm.num_layers, {"zero": 1, "one": 1, "each": len(lengths)}[rows])
+    h = rng.uniform(-1, 1, (*shape, config.lstm.proj_dim)).astype(np.float32) * (rows != "zero")
+    c = rng.uniform(-1, 1, (*shape, config.lstm.cell_dim)).astype(np.float32) * (rows != "zero")
+    initial = None if rows == "zero" else States(h=h, c=c)
+    mix = np.eye(config.num_layers, dtype=np.float32)
+    found = twin.contextualize(make_work(table, sentences, mix, boundaries=True, initial=initial, want_state=True))
+    assert found.state is not None
+    start = 0
+    for number, sentence in enumerate(sentences):
+        if not len(sentence):
+            continue
+        row = slice(number, number + 1) if rows == "each" else slice(0, 1)
+        state = State(torch.from_numpy(h[:, :, row]), torch.from_numpy(c[:, :, row]))
+        layers, after = plain(model, table, sentence, state)
+        np.testing.assert_allclose(found.out[:, start : start + len(sentence)], layers, atol=SAME, rtol=0)
+        np.testing.assert_allclose(found.state.h[:, :, number], after.h[:, :, 0], atol=SAME, rtol=0)
+        np.testing.assert_allclose(found.state.c[:, :, number], after.c[:, :, 0], atol=SAME, rtol=0)
+        start += len(sentence)
+    assert start == found.out.shape[1]
+
+
+clips = st.sampled_from([None, 0.05, 0.5, 3.0])
+
+
+@st.composite
+def lstm_configs(draw: st.DrawFn) -> LSTMConfig:
+    P = draw(st.integers(1, 150))
+    H = P if draw(st.booleans()) else draw(st.integers(1, 100))  # equal: no projection
+    return LSTMConfig(
+        num_layers=draw(st.integers(1, 3)),
+        cell_dim=H,
+        proj_dim=P,
+        cell_clip=draw(clips),
+        proj_clip=draw(clips),
+        skip=draw(st.booleans()),
+        forget_bias=draw(st.sampled_from([0.0, 1.0])),
+    )
+
+
+@pytest.mark.parametrize("twin", TWINS)
+@settings(max_examples=25)
+@given(
+    lstm=lstm_configs(),
+    bidirectional=st.booleans(),
+    lengths=st.lists(st.integers(0, 12), max_size=9),
+    rows=st.sampled_from(["zero", "one", "each"]),
+    seed=st.integers(0, 1000),
+)
+def test_layers_and_states_are_the_plain_ones(twin, lstm, bidirectional, lengths, rows, seed):
+    config = BiLMConfig(lstm=lstm, bidirectional=bidirectional, **words_only(lstm.proj_dim))
+    model = make_model(config, seed)
+    check_against_plain(model, make_twin(twin, model), lengths, seed, rows if lengths else "zero")
+
+
+@pytest.mark.parametrize("twin", TWINS)
+def test_large_dimensions_are_computed_in_blocks(twin):
+    lstm = LSTMConfig(cell_dim=1100, proj_dim=530)
+    model = make_model(BiLMConfig(lstm=lstm, **words_only(530)))
+    check_against_plain(model, make_twin(twin, model), [7, 3], 0, "one")
+
+
+@pytest.mark.parametrize("twin", TWINS)
+def test_more_sentences_than_slots_and_more_steps_than_a_chunk(twin):
+    model = make_model(BiLMConfig(lstm=LSTMConfig(cell_dim=40, proj_dim=24), **words_only(24)))
+    lengths = np.random.default_rng(0).integers(0, 40, 230).tolist()
+    check_against_plain(model, make_twin(twin, model), lengths, 1, "each")
+
+
+@pytest.mark.parametrize("twin", TWINS)
+def test_saturated_gates_stay_finite_and_plain(twin):
+    model = make_model(BiLMConfig(lstm=LSTMConfig(cell_dim=48, proj_dim=32), **words_only(32)))
+    table, sentences = 300 * make_table(model, 9), make_sentences([11, 4], 9)
+    got = make_twin(twin, model).contextualize(make_work(table, sentences, np.eye(3), boundaries=True)).out
+    want = [plain(model, table, s, model.zero_state(1))[0] for s in sentences]
+    assert np.isfinite(got).all()
+    # the gates' sums are in the hundreds, where float32 steps by 3e-5
+    np.testing.assert_allclose(got, np.concatenate(want, axis=1), atol=5e-4, rtol=0)
+
+
+@pytest.mark.parametrize("twin", TWINS)
+@settings(max_examples=10)
+@given(
+    weights=st.lists(st.lists(st.sampled_from([0.0, 1.0, 0.25, -2.0]), min_size=3, max_size=3), min_size=1, max_size=4),
+    boundaries=st.booleans(),
+)
+def test_mixes_are_weighted_layers_of_the_tokens_asked_for(twin, weights, boundaries):
+    model = make_model(BiLMConfig(lstm=LSTMConfig(cell_dim=20, proj_dim=9), **words_only(9)))
+    table, sentences = make_table(model, 9), make_sentences([5, 0, 2, 8], 9)
+    mix = np.array(weights, dtype=np.float32)
+    work = make_work(table, sentences, mix, boundaries=boundaries)
+    got = make_twin(twin, model).contextualize(work).out
+    inner = slice(None) if boundaries else slice(1, -1)
+    layers = [plain(model, table, s, model.zero_state(1))[0][:, inner] for s in sentences if len(s)]
+    want = np.einsum("kl,lnd->knd", mix, np.concatenate(layers, axis=1))
+    np.testing.assert_allclose(got, want, atol=SAME, rtol=0)
+
+
+@pytest.mark.parametrize("boundaries", [True, False])
+@pytest.mark.parametrize("twin", TWINS)
+def test_padded_results_are_the_same_with_zeros_between(twin, boundaries):
+    model = make_model(BiLMConfig(lstm=LSTMConfig(cell_dim=20, proj_dim=9), **words_only(9)))
+    fast, table, sentences = make_twin(twin, model), make_table(model, 9), make_sentences([5, 0, 2, 8], 9)
+    flat = fast.contextualize(make_work(table, sentences, np.eye(3), boundaries=boundaries)).out
+    work = make_work(table, sentences, np.eye(3), boundaries=boundaries, pad_to=8)
+    padded = fast.contextualize(work).out.reshape(3, 4, 8, 18)
+    cut = 0 if boundaries else 2
+    parts = [padded[:, row, : max(len(s) - cut, 0)] for row, s in enumerate(sentences)]
+    np.testing.assert_allclose(np.concatenate(parts, axis=1), flat, atol=1e-6, rtol=0)
+    assert all((padded[:, row, max(len(s) - cut, 0) :] == 0).all() for row, s in enumerate(sentences))
+
+
+@pytest.mark.parametrize("twin", TWINS)
+def test_results_are_written_into_the_array_given(twin):
+    model = make_model(BiLMConfig(lstm=LSTMConfig(cell_dim=20, proj_dim=9), **words_only(9)))
+    out = np.full((3, 7, 18), np.nan, dtype=np.float32)
+    work = make_work(make_table(model, 9), make_sentences([4, 3], 9), np.eye(3), boundaries=True, out=out)
+    assert make_twin(twin, model).contextualize(work).out is out
+    assert np.isfinite(out).all()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int8"])
+@pytest.mark.parametrize("twin", NATIVE)
+def test_a_sentence_does_not_depend_on_its_company_bit_for_bit(twin, dtype):
+    model = make_model(BiLMConfig(lstm=LSTMConfig(cell_dim=75, proj_dim=37), **words_only(37)))
+    fast, table = make_twin(twin, model, dtype), make_table(model, 700)
+    sentences = make_sentences(np.random.default_rng(2).integers(1, 30, 150).tolist(), 700)
+    mix = np.eye(3, dtype=np.float32)
+    alone = [fast.contextualize(make_work(table, [s], mix, boundaries=True)).out for s in sentences]
+    order = np.random.default_rng(3).permutation(len(sentences))
+    for number in (1, 2, 5):
+        with threads(number):
+            shuffled = [sentences[i] for i in order]
+            together = fast.contextualize(make_work(table, shuffled, mix, boundaries=True)).out
+        assert np.array_equal(together, np.concatenate([alone[i] for i in order], axis=1))
+
+
+@pytest.mark.parametrize("twin", NATIVE)
+def test_input_products_that_were_forgotten_come_back_the_same(twin, monkeypatch):
+    model = make_model(BiLMConfig(lstm=LSTMConfig(cell_dim=75, proj_dim=37), **words_only(37)))
+    work = make_work(make_table(model, 3000), make_sentences([40] * 150, 3000), np.eye(3, dtype=np.float32))
+    fast = make_twin(twin, model)
+    remembered = fast.contextualize(work).out
+    monkeypatch.setattr("elmo.kernels.cpu_native.INPUT_PRODUCT_BYTES", 0)
+    assert np.array_equal(fast.contextualize(work).out, remembered)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int8"])
+@pytest.mark.parametrize("twin", NATIVE)
+def test_a_word_does_not_depend_on_its_company_bit_for_bit(twin, dtype):
+    model = make_model(BiLMConfig(chars=CharConfig(num_highways=1), lstm=LSTMConfig(cell_dim=32, proj_dim=20)))
+    fast, rows = make_twin(twin, model, dtype), make_rows(model.config, 230, 0)
+    with threads(1):
+        alone = np.concatenate([fast.encode_rows(rows[i : i + 1]) for i in range(60)])
+    with threads(3):
+        assert np.array_equal(fast.encode_rows(rows)[:60], alone)
+
+
+def make_rows(config: BiLMConfig, num_words: int, seed: int) -> np.ndarray:
+    """Rows of ids (N, W): characters of words of every length, one that fills its row, one of padding alone."""
+    rng = np.random.default_rng(seed)
+    rows = np.zeros((num_words, config.row_width), dtype=np.int32)
+    if config.chars:
+        for row in rows:
+            n = rng.integers(1, config.chars.max_chars + 1)
+            row[:n] = rng.integers(1, config.chars.num_chars + 1, n)
+        rows[0] = config.chars.num_chars
+        rows[-1] = 0
+    if config.words:
+        rows[:, -1] = rng.integers(0, config.words.num_words + 1, num_words)
+    return rows
+
+
+@st.composite
+def token_configs(draw: st.DrawFn) -> BiLMConfig:
+    filters = st.lists(st.tuples(st.integers(1, 5), st.integers(1, 90)), min_size=1, max_size=3)
+    chars = CharConfig(
+        num_chars=draw(st.integers(1, 60)),
+        char_dim=draw(st.integers(1, 20)),
+        max_chars=draw(st.integers(5, 14)),
+        filters=tuple(draw(filters)),
+        activation=draw(st.sampled_from(["relu", "tanh"])),
+        num_highways=draw(st.integers(0, 2)),
+    )
+    word_dim = draw(st.integers(1, 40))
+    words = draw(st.sampled_from([None, WordConfig(num_words=12, word_dim=word_dim)]))
+    chars = draw(st.sampled_from([chars, None])) if words else chars
+    width = (chars.num_filters if chars else 0) + (words.word_dim if words else 0)
+    P = width if draw(st.booleans()) else draw(st.integers(1, 80))  # equal: no projection
+    return BiLMConfig(chars=chars, words=words, lstm=LSTMConfig(cell_dim=8, proj_dim=P, num_layers=1))
+
+
+@pytest.mark.parametrize("twin", TWINS)
+@settings(max_examples=25)
+@given(config=token_configs(), num_words=st.integers(1, 40), seed=st.integers(0, 1000))
+def test_token_vectors_are_the_plain_ones(twin, config, num_words, seed):
+    model = make_model(config, seed)
+    rows = make_rows(config, num_words, seed)
+    want = model.token_encoder(torch.from_numpy(rows)).numpy()
+    np.testing.assert_allclose(make_twin(twin, model).encode_rows(rows), want, atol=SAME, rtol=1e-5)
+
+
+@pytest.mark.parametrize("twin", NATIVE)
+def test_too_many_characters_for_a_table_of_answers(twin, monkeypatch):
+    monkeypatch.setattr("elmo.kernels.cpu_native.ANSWER_BYTES", 0)
+    chars = CharConfig(char_dim=7, filters=((1, 3), (4, 70), (7, 130)), activation="tanh", num_highways=1)
+    model = make_model(BiLMConfig(chars=chars, lstm=LSTMConfig(cell_dim=8, proj_dim=20)))
+    rows = make_rows(model.config, 40, 0)
+    want = model.token_encoder(torch.from_numpy(rows)).numpy()
+    np.testing.assert_allclose(make_twin(twin, model).encode_rows(rows), want, atol=SAME, rtol=1e-5)
+
+
+@pytest.mark.parametrize("twin", TWINS)
+def test_no_words_and_no_sentences_are_fine(twin):
+    model = make_model(BiLMConfig(chars=CharConfig(filters=((1, 4),)), lstm=LSTMConfig(cell_dim=8, proj_dim=5)))
+    fast = make_twin(twin, model)
+    assert fast.encode_rows(np.zeros((0, 50), np.int32)).shape == (0, 5)
+    for sentences in ([], [[], []]):
+        assert fast.contextualize(make_work(np.zeros((1, 5)), sentences, np.eye(3))).out.shape == (3, 0, 10)
+
+
+def test_unknown_characters_are_refused():
+    model = make_model(BiLMConfig(chars=CharConfig(filters=((1, 4),)), lstm=LSTMConfig(cell_dim=8, proj_dim=5)))
+    with pytest.raises(IndexError):
+        make_twin("native", model).encode_rows(np.full((1, 50), 262, np.int32))
+
+
+@pytest.mark.parametrize(("twin", "dtype"), [("native", "bfloat16"), ("native", "int8"), ("torch", "bfloat16")])
+def test_smaller_dtypes_stay_near(twin, dtype):
+    chars = CharConfig(filters=((1, 16), (3, 64)), num_highways=1)
+    model = make_model(BiLMConfig(chars=chars, lstm=LSTMConfig(cell_dim=256, proj_dim=64)))
+    exact, fast = make_twin("torch", model), make_twin(twin, model, dtype)
+    table = exact.encode_rows(make_rows(model.config, 50, 0))
+    assert cosines(fast.encode_rows(make_rows(model.config, 50, 0)), table).min() > 0.9995
+    work = make_work(table, make_sentences([9, 20, 3], 50), np.eye(3))
+    # 8 bits of 256 levels a row: about one percent; bfloat16 has eight bits of mantissa: under a half
+    near = 0.998 if dtype == "int8" else 0.9999
+    assert cosines(fast.contextualize(work).out, exact.contextualize(work).out).min() > near
+
+
+def cosines(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    return (a * b).sum(-1) / (np.linalg.norm(a, axis=-1) * np.linalg.norm(b, axis=-1))
+
+
+class Enough(Exception):
+    """What a signal's handler raises below."""
+
+
+def test_a_signal_ends_long_work():
+    model = make_model(BiLMConfig(lstm=LSTMConfig(cell_dim=256, proj_dim=64), **words_only(64)))
+    fast = make_twin("native", model)
+    work = make_work(make_table(model, 9), make_sentences([2000] * 200, 9), np.eye(3))  # seconds of work
+
+    def handler(*_: object) -> None:
+        raise Enough
+
+    before = signal.signal(signal.SIGALRM, handler)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.05)
+        with pytest.raises(Enough):
+            fast.contextualize(work)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
+        signal.signal(signal.SIGALRM, before)
+    again = make_work(make_table(model, 9), make_sentences([5], 9), np.eye(3))
+    assert np.isfinite(fast.contextualize(again).out).all()
+
+
+@pytest.mark.parametrize("twin", TWINS)
+def test_a_pickled_twin_gives_the_same(twin):
+    model = make_model(BiLMConfig(lstm=LSTMConfig(cell_dim=20, proj_dim=9), **words_only(9)))
+    fast = make_twin(twin, model)
+    work = make_work(make_table(model, 9), make_sentences([4, 3], 9), np.eye(3))
+    with environment(twin):
+        copy = pickle.loads(pickle.dumps(fast))
+    assert np.array_equal(copy.contextualize(work).out, fast.contextualize(work).out)
+
+
+@given(lengths=st.lists(st.integers(0, 9), max_size=40), num_slots=st.integers(1, 12), reverse=st.booleans())
+def test_slots_visit_every_token_once_in_order(lengths, num_slots, reverse):
+    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+    visits, begins, ends, active = plan_slots(offsets, num_slots, reverse=reverse)
+    assert sorted(visits[visits >= 0]) == list(range(offsets[-1]))
+    assert visits.shape[1] <= num_slots
+    for t, count in enumerate(active):
+        assert (visits[t, :count] >= 0).all()
+        assert (visits[t, count:] < 0).all()
+    for (t, slot), sentence in np.ndenumerate(begins):
+        if sentence >= 0:
+            tokens = np.arange(offsets[sentence], offsets[sentence + 1])
+            assert (visits[t : t + len(tokens), slot] == (tokens[::-1] if reverse else tokens)).all()
+            assert ends[t + len(tokens) - 1, slot] == sentence
+
+
+def test_the_switch_chooses_the_twin():
+    with environment("off"):
+        assert kernels.find("bilm", "cpu", "float32") is None
+    with environment("torch"):
+        assert kernels.find("bilm", "cpu", "float32").func is TorchBiLM
+        assert kernels.find("bilm", "cpu", "int8") is None
+    with environment("native"):
+        assert kernels.find("bilm", "cpu", "float64") is None
+        assert kernels.find("no such thing", "cpu", "float32") is None
+    with environment("fast"), pytest.raises(ConfigError):
+        kernels.find("bilm", "cpu", "float32")
+
+
+def found_in_a_new_process(home: Path, path: str) -> str:
+    code = (
+        "import elmo.kernels as k; print(k.describe()['cpu_kernels'], k.find('bilm', 'cpu', 'float32').func.__name__)"
+    )
+    variables = {"ELMO_HOME": str(home), "PATH": path, "HOME": str(home), "PYTHONPATH": str(ROOT)}
+    done = subprocess.run([sys.executable, "-c", code], env=variables, capture_output=True, text=True, check=True)
+    return done.stdout + done.stderr
+
+
+def test_without_a_compiler_pytorch_alone_does_it(tmp_path):
+    if reason := why_not("avx2", "float32"):
+        pytest.skip(reason)
+    said = found_in_a_new_process(tmp_path, "/nowhere")
+    assert "TorchBiLM" in said
+    assert "no C++ compiler" in said
+
+
+def test_the_first_use_compiles_into_the_cache_and_the_second_finds_it(tmp_path):
+    if reason := why_not("avx2", "float32"):
+        pytest.skip(reason)
+    said = found_in_a_new_process(tmp_path, os.environ["PATH"])
+    assert "will be compiled" in said
+    assert "NativeBiLM" in said
+    assert [path.name for path in tmp_path.rglob("*.so")] == ["kernels.so"]
+    assert not list(tmp_path.rglob("*.partial"))
+    assert "compiled NativeBiLM" in found_in_a_new_process(tmp_path, "/nowhere")
