@@ -12,12 +12,9 @@ import typer
 from elmo.errors import ConfigError
 
 if TYPE_CHECKING:
-    from elmo.pretrain.corpus import Reading
-    from elmo.pretrain.preflight import Report
     from elmo.pretrain.prepared import PreparedData
 
 EXAMPLE = "elmo prepare 'corpus/*.txt.gz' --tokenize default --out prepared/"
-LOOK_BYTES = 32 << 20  # of the text are looked at before it is prepared
 
 
 def run(
@@ -48,12 +45,15 @@ def run(
     options, it finds its work done.
     """
     from elmo.pretrain.corpus import Reading
+    from elmo.pretrain.preflight import first_look, preflight
     from elmo.pretrain.shards import PrepareConfig, prepare
+    from elmo.pretrain.vocabulary import read_vocabulary
 
     reading = Reading(tokenize=tokenize, specials=specials, errors=errors)
     shared: dict[str, Any] = {"max_vocab": max_vocab, "min_count": min_count, "max_chars": max_chars}
     if check:
-        report = _look(files, reading, vocab, None, workers, **shared)
+        given = read_vocabulary(vocab) if vocab else None
+        report = preflight(files, reading, vocab=given, num_workers=workers, **shared)
         typer.echo(json.dumps(report.to_dict(), ensure_ascii=False) if as_json else "\n".join(report.lines()))
         raise typer.Exit(1 if report.errors else 0)
     if out is None:
@@ -65,8 +65,8 @@ def run(
         **shared,
         **_heldout(heldout),
     )
-    if "-" not in files and not out.exists():
-        for warning in _look(files, reading, vocab, LOOK_BYTES, workers, **shared).warnings:
+    if not out.exists():
+        for warning in first_look(config, workers):
             typer.echo(f"warning: {warning}", err=True)
     data = prepare(config, out, num_workers=workers, overwrite=overwrite, progress=True)
     facts = _facts(data)
@@ -84,16 +84,6 @@ def _heldout(values: list[str]) -> dict[str, Any]:
         except ValueError:
             pass  # a glob
     return {"heldout_files": tuple(values)}
-
-
-def _look(
-    files: list[str], reading: Reading, vocab: Path | None, max_bytes: int | None, workers: int | None, **options: Any
-) -> Report:
-    from elmo.pretrain.preflight import preflight
-    from elmo.pretrain.vocabulary import read_vocabulary
-
-    given = read_vocabulary(vocab) if vocab else None
-    return preflight(files, reading, vocab=given, max_bytes=max_bytes, num_workers=workers, **options)
 
 
 def _facts(data: PreparedData) -> dict[str, Any]:

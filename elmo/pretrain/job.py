@@ -29,6 +29,7 @@ from elmo.pretrain.export import export
 from elmo.pretrain.inputs import input_rows
 from elmo.pretrain.lock import locked
 from elmo.pretrain.loop import TrainResult, train
+from elmo.pretrain.preflight import first_look
 from elmo.pretrain.prepared import PreparedData, open_prepared
 from elmo.pretrain.shards import prepare
 from elmo.pretrain.step import step_seed
@@ -61,7 +62,7 @@ def pretrain(
         if distributed.rank() != 0:
             say = _say_nothing
         _check_shares(config)
-        data = _prepared(config, out, num_workers)
+        data = _prepared(config, out, num_workers, say)
         model_config = model_for(config, data)
         config = settle(replace(config, model=replace(model_config, head=None)), data, device)
         model = _model(model_config, config, initial).to(device)
@@ -151,12 +152,15 @@ def _say_nothing(line: str) -> None:
     """For all processes but the first."""
 
 
-def _prepared(config: RunConfig, out: Path, num_workers: int | None) -> PreparedData:
+def _prepared(config: RunConfig, out: Path, num_workers: int | None, say: Callable[[str], None]) -> PreparedData:
     """The prepared text in the run folder; one process makes it, the others open it afterwards."""
     max_chars = config.model.chars.max_chars if config.model.chars else config.data.max_chars
     wanted = replace(config.data, max_chars=max_chars)
     gone = "-" in wanted.files and (out / "data").exists()  # standard input was read: continue with what it gave
     if distributed.rank() == 0 and not gone:
+        if not (out / "data").exists():
+            for warning in first_look(wanted, num_workers):
+                say(f"warning: {warning}")
         prepare(wanted, out / "data", num_workers=num_workers)
     distributed.wait_for_all()
     data = open_prepared(out / "data")

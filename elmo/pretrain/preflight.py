@@ -18,10 +18,12 @@ import numpy as np
 from elmo.errors import DataError
 from elmo.pretrain.corpus import PIECE_BYTES, Piece, Reading, Source, find_sources, pieces
 from elmo.pretrain.parallel import map_in_order
+from elmo.pretrain.shards import PrepareConfig
 from elmo.pretrain.tally import PieceFacts, tally_job
-from elmo.pretrain.vocabulary import WordCounts, choose_words, order_score
+from elmo.pretrain.vocabulary import WordCounts, choose_words, order_score, read_vocabulary
 from elmo.text.vocab import BOS, EOS, UNK, Vocabulary
 
+LOOK_BYTES = 32 << 20  # of the text are looked at before it is prepared
 CUT_ALLOWED = 0.001  # share of words that may be longer than the suggested width
 LONG_SENTENCE = 500  # tokens a sentence on average; more is hardly one sentence a line
 
@@ -67,6 +69,23 @@ class Report:
         yield f"vocabulary   {self.vocab_size:,} words know {self.coverage:.2%} of the text"
         yield from (f"warning: {warning}" for warning in self.warnings)
         yield from (f"error: {error}" for error in self.errors)
+
+
+def first_look(config: PrepareConfig, num_workers: int | None = None) -> list[str]:
+    """Warnings after reading some of the text that is to be prepared; none for standard input, which is read once."""
+    if "-" in config.files:
+        return []
+    report = preflight(
+        config.files,
+        config.reading,
+        vocab=read_vocabulary(config.vocab_path) if config.vocab_path else None,
+        max_vocab=config.max_vocab,
+        min_count=config.min_count,
+        max_chars=config.max_chars,
+        max_bytes=LOOK_BYTES,
+        num_workers=num_workers,
+    )
+    return list(report.warnings)
 
 
 def preflight(
