@@ -24,7 +24,7 @@ MAY_IMPORT = {
     "model": {"kernels"},
     "weights": {"model"},
     "pretrain": {"text", "kernels", "model", "weights"},
-    "embed": {"text", "model", "weights"},
+    "embed": {"text", "kernels", "model", "weights"},
     "tasks": {"text", "model.mix", "weights.store", "embed"},
     "probes": {"text", "embed"},
     "analysis": {"text", "model", "weights", "embed"},

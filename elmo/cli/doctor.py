@@ -13,7 +13,7 @@ from typing import Annotated, Any
 
 import typer
 
-from elmo import __version__
+from elmo import __version__, kernels
 
 EXAMPLE = "elmo doctor --json"
 LIBRARIES = ("torch", "numpy", "h5py", "safetensors", "typer")
@@ -70,6 +70,7 @@ def machine_facts() -> dict[str, Any]:
         facts["torch_error"] = str(error).splitlines()[0]
         return facts
     facts["torch_threads"] = torch.get_num_threads()
+    facts |= kernels.describe()
     facts["devices"] += [f"cuda:{i} {torch.cuda.get_device_name(i)}" for i in range(torch.cuda.device_count())]
     facts["devices"] += ["mps"] if torch.backends.mps.is_available() else []
     return facts

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from elmo.embed.choice import Choice, LayerChoice, choose
+from elmo.embed.fast import find_fast
 from elmo.embed.pool import normalize, pool
 from elmo.embed.states import WARM_UP, CarriedState, check_policy, repeat
 from elmo.embed.sweep import sweep
@@ -33,7 +34,13 @@ from elmo.text.inputs import normalize_input
 from elmo.text.tokenize import Token, tokenizer
 from elmo.text.vocab import Vocabulary
 
-DTYPES = {"float32": torch.float32, "float64": torch.float64, "bfloat16": torch.bfloat16, "float16": torch.float16}
+DTYPES = {
+    "float32": torch.float32,
+    "float64": torch.float64,
+    "bfloat16": torch.bfloat16,
+    "float16": torch.float16,
+    "int8": torch.float32,  # products in 8 bits, results in float32
+}
 WINDOW_BATCHES = 4  # batches' worth of tokens looked at together: enough to group like lengths, few enough to stream
 
 
@@ -48,7 +55,7 @@ class Embedder:
         tokenizer_name: str = "default",
         state: str = "reset",  # reset, warm, carry
         device: str = "cpu",
-        dtype: str = "float32",  # of the computation: float32, bfloat16, float16, float64
+        dtype: str = "float32",  # of the computation: float32, bfloat16, float16, float64, int8
         cache_words: int = 100_000,
         vocab: Vocabulary | None = None,
         name: str = "",
@@ -56,12 +63,18 @@ class Embedder:
     ) -> None:
         if dtype not in DTYPES:
             raise ConfigError(f"dtype is {dtype!r}; expected one of {', '.join(DTYPES)}.")
-        self.model = model.to(device=device, dtype=DTYPES[dtype]).eval().requires_grad_(False)
+        fast = find_fast(model, str(device), dtype)
+        if dtype == "int8" and fast is None:
+            hint = "Use float32 or bfloat16; `elmo doctor` says what this machine has."
+            raise ConfigError("dtype is 'int8', which needs AVX-512 with VNNI and a C++ compiler.", hint)
+        own = DTYPES[dtype] if fast is None else torch.float32  # a twin rounds the weights itself
+        self.model = model.to(device=device, dtype=own).eval().requires_grad_(False)
+        self._fast = fast
         self.indexer, self.vocab, self.name, self.trained = indexer, vocab, name, trained
         self.device, self.dtype, self.state = torch.device(device), dtype, check_policy(state)
         self.tokenizer_name = tokenizer_name
         self._tokenize = tokenizer(tokenizer_name)
-        self.words = WordVectors(self.model, indexer, cache_words)
+        self.words = WordVectors(self.model, indexer, cache_words, self._fast)
         self._carried = CarriedState(self.model.zero_state(1))
         self._warm: State | None = None
 
@@ -188,6 +201,14 @@ class Embedder:
     def _window(
         self, sentences: list[Sequence[str]], choice: Choice, batch_size: int, max_tokens: int, output: str
     ) -> Iterator[Any]:
+        every = self._fast_window(sentences, choice) if self._fast else None
+        for vectors in every or self._plain_window(sentences, choice, batch_size, max_tokens, output):
+            chosen = vectors if choice.stacked else vectors[0]
+            yield self._to_numpy(chosen) if output == "numpy" else chosen.to(self.device)
+
+    def _plain_window(
+        self, sentences: list[Sequence[str]], choice: Choice, batch_size: int, max_tokens: int, output: str
+    ) -> list[Tensor]:
         K, D = len(choice.matrix), self.dim
         empty = torch.zeros(K, 0, D, dtype=DTYPES[self.dtype])
         found: list[Tensor] = [empty] * len(sentences)
@@ -196,14 +217,47 @@ class Embedder:
                 layers = layers.cpu()
             for row, number in enumerate(group):
                 found[number] = layers[:, row, 1 : len(sentences[number]) + 1].clone()  # (K, n, D)
-        for vectors in found:
-            chosen = vectors if choice.stacked else vectors[0]
-            yield self._to_numpy(chosen) if output == "numpy" else chosen.to(self.device)
+        return found
+
+    def _fast_window(self, sentences: list[Sequence[str]], choice: Choice) -> Iterator[Tensor]:
+        assert self._fast is not None
+        filled = np.array([row for row, sentence in enumerate(sentences) if len(sentence)], dtype=np.int64)
+        result = torch.zeros(len(choice.matrix), 0, self.dim)
+        with torch.inference_mode():
+            if len(filled):
+                table, rows = self.words.table(sentences)  # (2 + N, P)
+                result = self._fast_batch([sentences[i] for i in filled], filled, table, rows, choice)  # (K, N, D)
+        end = 0
+        for sentence in sentences:
+            begin, end = end, end + len(sentence)
+            yield result[:, begin:end].clone()  # a view would keep the memory of all sentences for one of them
+
+    def _fast_batch(
+        self,
+        sentences: list[Sequence[str]],
+        positions: np.ndarray,
+        table: Tensor,
+        rows: dict[str, int],
+        choice: Choice,
+        pad_to: int | None = None,
+    ) -> Tensor:
+        assert self._fast is not None
+        where = torch.from_numpy(positions)
+        numbered = [[0, *(rows[token] for token in sentence), 1] for sentence in sentences]
+        result, after = self._fast.contextualize(
+            table, numbered, choice, self._initial(where), pad_to=pad_to, want_state=self.state == "carry"
+        )
+        if after is not None:
+            self._carried.keep(after, where)
+        return result  # (K, N, D)
 
     def _batch(
         self, sentences: list[Sequence[str]], positions: np.ndarray, table: Tensor, rows: dict[str, int], choice: Choice
     ) -> Tensor:
         longest = max(map(len, sentences)) + 2
+        if self._fast is not None:
+            flat = self._fast_batch(sentences, positions, table, rows, choice, pad_to=longest)
+            return flat.unflatten(1, (len(sentences), longest))  # (K, B, T, D)
         index = np.zeros((len(sentences), longest), dtype=np.int64)  # (B, T); row 0 of the table begins a sentence
         mask = np.zeros((len(sentences), longest), dtype=bool)  # (B, T)
         for row, sentence in enumerate(sentences):

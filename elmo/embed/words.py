@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from elmo.embed.fast import FastPath
 from elmo.model.bilm import BiLM
 from elmo.text.indexer import Indexer
 
@@ -25,8 +26,8 @@ _LONGEST_KEY = 64  # longer tokens are known by their row of ids, so that keys c
 class WordVectors:
     """Vectors of words, least recently used ones forgotten beyond `capacity`."""
 
-    def __init__(self, model: BiLM, indexer: Indexer, capacity: int) -> None:
-        self._model, self._indexer, self.capacity = model, indexer, capacity
+    def __init__(self, model: BiLM, indexer: Indexer, capacity: int, fast: FastPath | None = None) -> None:
+        self._model, self._indexer, self.capacity, self._fast = model, indexer, capacity, fast
         self._known: OrderedDict[str | bytes, Tensor] = OrderedDict()
         self._boundaries: Tensor | None = None
         self._lock = threading.Lock()  # callers may share an embedder between threads
@@ -70,14 +71,17 @@ class WordVectors:
         # like lengths together: the network convolves no more columns than the longest word of a group needs
         order = sorted(range(len(words)), key=lambda i: len(words[i]))
         vectors: list[Tensor] = [torch.empty(0)] * len(words)
-        for start in range(0, len(order), WORDS_AT_ONCE):
-            group = order[start : start + WORDS_AT_ONCE]
+        at_once = WORDS_AT_ONCE if self._fast is None else max(1, len(order))  # a twin minds its own memory
+        for start in range(0, len(order), at_once):
+            group = order[start : start + at_once]
             encoded = self._encode(np.stack([self._indexer.row(words[i]) for i in group]))
             for i, vector in zip(group, encoded.unbind(), strict=True):
                 vectors[i] = vector
         return vectors
 
     def _encode(self, rows: np.ndarray) -> Tensor:
+        if self._fast is not None:
+            return self._fast.encode(rows)
         device = next(self._model.parameters()).device
         return self._model.token_encoder(torch.from_numpy(rows).to(device))  # (N, P)
 

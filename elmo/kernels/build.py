@@ -105,7 +105,7 @@ def _load(level: Level) -> ctypes.CDLL:
 def _compile(level: Level, path: Path) -> None:
     compiler = _find_compiler()
     command = [compiler, *FLAGS, *(f"-m{flag}" for flag in level.flags), str(SOURCES / "bilm.cpp"), "-o"]
-    log.info("compiling the CPU kernels (%s) into %s, once", level.name, path.parent)
+    log.warning("compiling CPU kernels (%s) into %s, once; ELMO_KERNELS=torch does without", level.name, path.parent)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with atomic_file(path) as partial:  # processes that do this at once make the same file: the last one stays

@@ -1,7 +1,7 @@
 // The token layer for many distinct words: character convolutions, the best window, highways, projection.
 //
-// There are few characters, so a filter's answer to a window is a sum of table entries, one for each character and place in
-// the window: additions only. Where a model has too many characters for that, a convolution is a product whose rows
+// There are few characters, so a filter's answer to a window is a sum of table entries, one for each character and place
+// in the window: additions only. Where a model has too many characters for that, a convolution is a product whose rows
 // overlap: window q starts q character vectors into the word. Windows beyond a word's last character all see the same
 // padding, so one of them is enough. Convolutions are float32 whatever the dtype.
 #pragma once
@@ -65,7 +65,8 @@ class Encoder {
         std::memcpy(task_.out + (begin + i) * task_.out_dim, out_.data() + i * task_.projection->outputs,
                     task_.out_dim * sizeof(float));
     } else {
-      for (long i = 0; i < n; i++) std::memcpy(task_.out + (begin + i) * dim, x_.data() + i * stride_, dim * sizeof(float));
+      for (long i = 0; i < n; i++)
+        std::memcpy(task_.out + (begin + i) * dim, x_.data() + i * stride_, dim * sizeof(float));
     }
   }
 

@@ -52,7 +52,8 @@ ELMO_INLINE Floats max(Floats a, Floats b) { return _mm256_max_ps(a, b); }
 ELMO_INLINE Floats nearest(Floats a) { return _mm256_round_ps(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
 ELMO_INLINE Floats times_power_of_two(Floats a, Floats n) {
   n = max(all(-126.0f), n);
-  return mul(a, _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(_mm256_cvtps_epi32(n), _mm256_set1_epi32(127)), 23)));
+  const __m256i exponent = _mm256_add_epi32(_mm256_cvtps_epi32(n), _mm256_set1_epi32(127));
+  return mul(a, _mm256_castsi256_ps(_mm256_slli_epi32(exponent, 23)));
 }
 ELMO_INLINE float largest(Floats a) {
   alignas(32) float each[8];

@@ -1,9 +1,9 @@
 // Projected LSTM layers of one direction over many sentences: nothing is padded and no row knows its neighbours.
 //
 // Sentences are queued end to end in a fixed number of slots, longest first to the emptiest slot. A step advances every
-// slot by one token; where a slot comes to its next sentence, its memory is set to that sentence's initial state. Steps are
-// taken in chunks of about CACHE_ROWS tokens: a chunk passes through all layers before the next one begins, so memory stays
-// small and the layers' input products have enough rows to be quick.
+// slot by one token; where a slot comes to its next sentence, its memory is set to that sentence's initial state. Steps
+// are taken in chunks of about CACHE_ROWS tokens: a chunk passes through all layers before the next one begins, so
+// memory stays small and the layers' input products have enough rows to be quick.
 #pragma once
 #include <memory>
 #include <queue>
@@ -79,9 +79,8 @@ class InputProducts {
     missing_.clear();
     if (capacity_ < long(where_.size()) && used_ + must > capacity_) forget();
     for (long seen = 0;; seen++) {
-      const long word = next();
-      if (word < 0 || (seen >= must && (missing_.size() == 0 || long(missing_.size()) >= CACHE_ROWS || used_ == capacity_)))
-        break;
+      const long word = next(), found = missing_.size();
+      if (word < 0 || (seen >= must && (found == 0 || found >= CACHE_ROWS || used_ == capacity_))) break;
       if (where_[word] >= 0) continue;
       where_[word] = used_++;
       missing_.push_back(word);
@@ -154,7 +153,7 @@ class Stream {
   void run() {
     if (!S_) return;
     const long longest = slots_[0].size();
-    const long most = std::max<long>(CACHE_ROWS, S_);
+    const long most = chunk_rows_ = std::max<long>(CACHE_ROWS, S_);
     outputs_.resize((L_ + 1) * most * width_);
     if (top_ >= 1) {
       const long capacity = std::min<long>(task_.num_words, std::max<long>(task_.input_rows, 2 * most));
@@ -222,7 +221,7 @@ class Stream {
   }
 
   const LayerWeights& weights(long layer) const { return task_.layers[direction_ * L_ + layer]; }
-  float* output(long layer, long row) { return outputs_.data() + (layer * (outputs_.size() / (L_ + 1) / width_) + row) * width_; }
+  float* output(long layer, long row) { return outputs_.data() + (layer * chunk_rows_ + row) * width_; }
 
   void chunk(long begin, long end, long rows) {
     for (long t = begin; t < end; t++)
@@ -307,8 +306,10 @@ class Stream {
       const float* x = inputs_[s + r] + p * input_stride;
       Floats g[4];
 #pragma GCC unroll 4
-      for (int j = 0; j < 4; j++)
-        g[j] = add(D::value(D::partial(kept + j * LANES), *w.recurrent, p * PANEL + j * LANES, row_scales[r]), load(x + j * LANES));
+      for (int j = 0; j < 4; j++) {
+        const typename D::Sum sum = D::partial(kept + j * LANES);
+        g[j] = add(D::value(sum, *w.recurrent, p * PANEL + j * LANES, row_scales[r]), load(x + j * LANES));
+      }
       Floats cell = load(c);
       const Floats h = cell_step(g[0], g[1], g[2], g[3], cell, task_.cell_clip);
       store(c, cell);
@@ -357,7 +358,7 @@ class Stream {
 
   const Task& task_;
   const long direction_, P_, H_, L_;
-  long S_, width_, panels_, h_words_, cell_words_, top_;
+  long S_, width_, panels_, h_words_, cell_words_, top_, chunk_rows_ = 0;
   std::vector<std::vector<Visit>> slots_;
   std::vector<long> starts_;                            // of each step of a chunk, its first row
   std::vector<std::unique_ptr<Array<float>>> cells_;    // a layer: (panels, S, LANES)

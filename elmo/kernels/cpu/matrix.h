@@ -95,7 +95,9 @@ struct Float32 {
     std::memcpy(words, x, n * sizeof(float));
     return 1.0f;
   }
-  static ELMO_INLINE void convert_unit(Floats x, Word* words, long at) { store(reinterpret_cast<float*>(words) + at, x); }
+  static ELMO_INLINE void convert_unit(Floats x, Word* words, long at) {
+    store(reinterpret_cast<float*>(words) + at, x);
+  }
   static constexpr float UNIT_SCALE = 1.0f;
 };
 
@@ -118,7 +120,8 @@ struct BFloat16 {
     return 1.0f;
   }
   static ELMO_INLINE void convert_unit(Floats x, Word* words, long at) {
-    _mm256_storeu_si256(reinterpret_cast<__m256i*>(reinterpret_cast<uint16_t*>(words) + at), (__m256i)_mm512_cvtneps_pbh(x));
+    uint16_t* to = reinterpret_cast<uint16_t*>(words) + at;
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), (__m256i)_mm512_cvtneps_pbh(x));
   }
   static constexpr float UNIT_SCALE = 1.0f;
 };
@@ -157,7 +160,8 @@ struct Int8 {
  private:
   static ELMO_INLINE void quantize(Floats units, Word* words, long at) {
     const __m512i shifted = _mm512_add_epi32(_mm512_cvtps_epi32(units), _mm512_set1_epi32(128));
-    _mm_storeu_si128(reinterpret_cast<__m128i*>(reinterpret_cast<uint8_t*>(words) + at), _mm512_cvtepi32_epi8(shifted));
+    uint8_t* to = reinterpret_cast<uint8_t*>(words) + at;
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(to), _mm512_cvtepi32_epi8(shifted));
   }
 };
 #endif
