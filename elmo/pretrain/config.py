@@ -46,7 +46,7 @@ class OptimConfig:
     """How the weights move."""
 
     name: str = "adamw"  # adamw, adagrad
-    lr: float = 2e-3  # at its highest
+    lr: float = 4e-3  # at its highest
     weight_decay: float = 0.01  # adamw, matrices only
     beta1: float = 0.9
     beta2: float = 0.98
@@ -139,7 +139,7 @@ RECIPES: dict[str, dict[str, dict[str, Any]]] = {
     },
     "modern": {
         "objective": {"softmax": "sampled", "num_samples": 8192, "dropout": 0.1},
-        "optim": {"name": "adamw", "lr": 2e-3, "warmup": 0.02, "decay": "cosine", "clip_norm": 1.0},
+        "optim": {"name": "adamw", "lr": 4e-3, "warmup": 0.02, "decay": "cosine", "clip_norm": 1.0},
         "train": {"rows": 128, "steps": 20, "reset": 1.0},
     },
 }

@@ -205,7 +205,7 @@ def test_another_rate_is_allowed_and_said(finished: tuple[Path, Path], tmp_path:
     shutil.copytree(source, out)
     said: list[str] = []
     run(text, out, train_settings(max_steps=45), {"optim": {"lr": 0.001}}, say=said.append)
-    assert any("optim.lr 0.002 -> 0.001" in line for line in said)
+    assert any("optim.lr 0.004 -> 0.001" in line for line in said)
     assert "lr = 0.001" in (out / "config.toml").read_text()
     assert [r["step"] for r in records(out) if "forward" in r] == list(range(1, 46))
 
