@@ -35,6 +35,16 @@ def need(module: str, extra: str, what: str | None = None) -> Any:
         raise MissingExtra(what or module, extra) from error
 
 
+def cache_home() -> Path | None:
+    """Where this package keeps things for the user: $ELMO_HOME, $XDG_CACHE_HOME/elmo, or ~/.cache/elmo.
+
+    None: there is no home folder, and no entry for this user to take it from. Nothing is made here.
+    """
+    caches = os.environ.get("XDG_CACHE_HOME") or os.path.join("~", ".cache")
+    folder = os.path.expanduser(os.environ.get("ELMO_HOME") or os.path.join(caches, "elmo"))
+    return None if folder.startswith("~") else Path(folder)
+
+
 def open_bytes(path: str | Path) -> IO[bytes]:
     """A file for reading, decompressed by its suffix; "-" is standard input."""
     if str(path) == "-":

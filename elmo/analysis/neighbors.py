@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from elmo.embed.choice import LayerChoice
+from elmo.embed.choice import LayerChoice, choose
 from elmo.embed.embedder import Embedder
 from elmo.embed.pool import normalize
 from elmo.errors import ConfigError
@@ -44,6 +44,11 @@ def neighbors(
     """The k occurrences nearest to `sentence[position]`, best first; with `word`, only occurrences of that word."""
     if not 0 <= position < len(sentence):
         raise ConfigError(f"position {position} was asked for; the sentence has words 0 to {len(sentence) - 1}.")
+    if embedder.state == "carry" or choose(layers, embedder.num_layers).stacked:
+        raise ConfigError(
+            f"Neighbours were asked for with state {embedder.state!r} and layers {layers!r}.",
+            "They need one vector a word that depends on its sentence alone: state reset or warm, one layer or mix.",
+        )
     query = normalize(next(iter(embedder.stream([sentence], layers=layers)))[position])  # (D,)
     return heapq.nlargest(k, _occurrences(embedder, query, corpus, layers, word, tuple(sentence), position))
 

@@ -34,7 +34,7 @@ def run(
     ] = None,
     dtype: Annotated[str, typer.Option(help="Of the vectors in OUT: float32, float16.")] = "float32",
     compute_dtype: Annotated[
-        str, typer.Option(help="Of the computation: float32, bfloat16, float16, float64.")
+        str, typer.Option(help="Of the computation: float32, bfloat16, int8, float16, float64.")
     ] = "float32",
     state: Annotated[str, typer.Option(help="What a sentence starts from: reset, warm, carry.")] = "reset",
     device: Annotated[str | None, typer.Option(help="auto (unless given), cpu, cuda, cuda:1, mps.")] = None,

@@ -19,7 +19,7 @@ def run(
     corpus: Annotated[Path, typer.Argument(help="Text, one sentence a line; compressed by suffix, - for stdin.")],
     model: Annotated[str, typer.Option(help="Name, folder or file of the model.")] = "default",
     tokenizer: Annotated[str, typer.Option(help="default, whitespace, spacy:LANG, moses:LANG.")] = "default",
-    layers: Annotated[str, typer.Option(help="all but 'all': top, average, a number, or weights.")] = "top",
+    layers: Annotated[str, typer.Option(help="top, average, a number, or weights.")] = "top",
     k: Annotated[int, typer.Option("-k", min=1, help="How many to show.")] = 10,
     same_word: Annotated[bool, typer.Option("--same-word", help="Only other occurrences of the same word.")] = False,
     state: Annotated[str, typer.Option(help="reset or warm.")] = "reset",

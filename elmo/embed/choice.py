@@ -6,7 +6,8 @@ never holds more layers than were asked for.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -48,9 +49,11 @@ def choose(layers: LayerChoice, num_layers: int) -> Choice:
         if layers in named:
             return named[layers]
         return choose(_parse(layers, num_layers), num_layers)
-    if isinstance(layers, bool):
+    if isinstance(layers, bool) or not isinstance(layers, Iterable):
         raise ConfigError(f"layers is {layers}; expected a layer's name, number, or weights.")
     weights = [float(w) for w in layers]
+    if not all(map(math.isfinite, weights)):
+        raise ConfigError(f"layer weights are {weights}; expected finite numbers.")
     if len(weights) != num_layers:
         raise ConfigError(f"{len(weights)} layer weights were given; the model has {num_layers} layers.")
     return Choice(torch.tensor([weights]), stacked=False)

@@ -20,9 +20,10 @@ from torch import Tensor
 
 from elmo.embed.choice import Choice, LayerChoice, choose
 from elmo.embed.fast import find_fast
-from elmo.embed.pool import normalize, pool
-from elmo.embed.states import WARM_UP, CarriedState, check_policy, repeat
+from elmo.embed.pool import check_pooling, normalize, pool
+from elmo.embed.states import CarriedState, check_policy, repeat
 from elmo.embed.sweep import sweep
+from elmo.embed.warm import warm_state
 from elmo.embed.words import WordVectors
 from elmo.errors import ConfigError
 from elmo.model.bilm import BiLM
@@ -45,7 +46,11 @@ WINDOW_BATCHES = 4  # batches' worth of tokens looked at together: enough to gro
 
 
 class Embedder:
-    """A frozen biLM that turns text into vectors. Made by `elmo.load`, or from any BiLM and its indexer."""
+    """A frozen biLM that turns text into vectors. Made by `elmo.load`, or from any BiLM and its indexer.
+
+    Its weights are laid out for speed at first use and its words remembered: after changing a model's weights, make a
+    new embedder.
+    """
 
     def __init__(
         self,
@@ -63,6 +68,8 @@ class Embedder:
     ) -> None:
         if dtype not in DTYPES:
             raise ConfigError(f"dtype is {dtype!r}; expected one of {', '.join(DTYPES)}.")
+        if cache_words < 0:
+            raise ConfigError(f"cache_words is {cache_words}; expected 0 or more.")
         fast = find_fast(model, str(device), dtype)
         if dtype == "int8" and fast is None:
             hint = "Use float32 or bfloat16; `elmo doctor` says what this machine has."
@@ -79,10 +86,8 @@ class Embedder:
         self._warm: State | None = None
 
     def __repr__(self) -> str:
-        shape = f"{self.num_layers} layers of {self.dim}"
-        return (
-            f"Embedder({self.name!r}, {shape}, device={str(self.device)!r}, dtype={self.dtype!r}, state={self.state!r})"
-        )
+        shape = f"{self.num_layers} layers of {self.dim}, device={str(self.device)!r}, dtype={self.dtype!r}"
+        return f"Embedder({self.name!r}, {shape}, state={self.state!r})"
 
     @property
     def dim(self) -> int:
@@ -139,6 +144,7 @@ class Embedder:
         normalize_embeddings: bool = False,
     ) -> Any:
         """One vector a sentence, pooled over its tokens: (D,) for one, (N, D) for several."""
+        check_pooling(pooling)
         given = normalize_input(sentences, self._tokenize)
         stream = self.stream(given.sentences, layers=layers, batch_size=batch_size, max_tokens=max_tokens)
         choice = choose(layers, self.num_layers)
@@ -167,6 +173,9 @@ class Embedder:
         """Vectors of tokenised sentences one by one, in order, from an iterable of any length in constant memory."""
         if output not in ("numpy", "torch"):
             raise ConfigError(f"output is {output!r}; expected numpy or torch.")
+        for name, value in (("batch_size", batch_size), ("max_tokens", max_tokens)):
+            if not isinstance(value, int) or value < 1:
+                raise ConfigError(f"{name} is {value!r}; expected a whole number of at least 1.")
         choice = choose(layers, self.num_layers)
         most_rows = batch_size if self.state == "carry" else None
         for window in windows_of(sentences, WINDOW_BATCHES * max_tokens, most_rows):
@@ -278,19 +287,9 @@ class Embedder:
         if self.state == "carry":
             state = self._carried.rows(int(positions.max()) + 1)
             return State(state.h[:, :, positions], state.c[:, :, positions])
-        return repeat(self._warm_state() if self.state == "warm" else self.model.zero_state(1), len(positions))
-
-    def _warm_state(self) -> State:
-        if self._warm is None:
-            state = self.model.zero_state(1)
-            sentences = [text.split() for text in WARM_UP]
-            # not self.words: which words it has seen before would show in the last digits
-            table, rows = WordVectors(self.model, self.indexer, capacity=0).table(sentences)
-            for sentence in sentences:
-                index = torch.tensor([0, *(rows[token] for token in sentence), 1], device=self.device)
-                _, state = sweep(self.model, table[index][None], None, state, choose("top", self.num_layers))
-            self._warm = state
-        return self._warm
+        if self.state == "warm" and self._warm is None:
+            self._warm = warm_state(self.model, self.indexer)
+        return repeat(self._warm or self.model.zero_state(1), len(positions))
 
     def _numpy_dtype(self) -> Any:
         return {"float64": np.float64, "float16": np.float16}.get(self.dtype, np.float32)

@@ -146,7 +146,8 @@ class LanguageModel:
     def _states(self, sentences: Sequence[Sequence[str]]) -> Iterator[tuple[np.ndarray, Tensor, Tensor]]:
         """Top states a batch: which sentences, forward (B, T, P), backward (B, T, P)."""
         P = self.embedder.model.config.lstm.proj_dim
-        for group, layers in self.embedder.run(sentences, choose("top", self.embedder.num_layers)):
+        rows = 1 if self.embedder.state == "carry" else 256  # carried: one row, sentence after sentence
+        for group, layers in self.embedder.run(sentences, choose("top", self.embedder.num_layers), batch_size=rows):
             yield group, layers[0, :, :, :P], layers[0, :, :, P:]
 
     def _score(self, numbered: list[tuple[int, Sequence[str]]], forward: Tensor, backward: Tensor) -> dict[int, Scores]:

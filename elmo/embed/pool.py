@@ -22,11 +22,16 @@ POOLINGS: dict[str, Callable[[np.ndarray], np.ndarray]] = {"mean": _mean, "max":
 
 def pool(vectors: np.ndarray, pooling: str) -> np.ndarray:
     """(n, D) to (D,), or (L+1, n, D) to (L+1, D). A sentence without tokens is the zero vector."""
-    if pooling not in POOLINGS:
-        raise ConfigError(f"pooling is {pooling!r}; expected {' or '.join(POOLINGS)}.")
+    check_pooling(pooling)
     if vectors.shape[-2] == 0:
         return np.zeros(vectors.shape[:-2] + vectors.shape[-1:], dtype=vectors.dtype)
     return POOLINGS[pooling](vectors).astype(vectors.dtype, copy=False)
+
+
+def check_pooling(pooling: str) -> None:
+    """Refuses a pooling that does not exist."""
+    if pooling not in POOLINGS:
+        raise ConfigError(f"pooling is {pooling!r}; expected {' or '.join(POOLINGS)}.")
 
 
 def normalize(vectors: np.ndarray) -> np.ndarray:

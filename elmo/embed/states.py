@@ -16,14 +16,6 @@ from elmo.model.lstm import State
 
 POLICIES = ("reset", "warm", "carry")
 
-# plain declarative English in the tokenised style of the training text; fixed for good, for results depend on it
-WARM_UP = (
-    "The committee met on Tuesday to discuss the plan , and most of its members agreed that more time was needed .",
-    'He said : " We have not decided yet , but it is likely to happen before the end of the year . "',
-    "In the north , heavy rain fell for three days and the river rose by almost two metres .",
-    "She did n't expect the company to grow so quickly , according to a report published last month .",
-)
-
 
 def check_policy(policy: str) -> str:
     """The policy, if there is one of that name."""

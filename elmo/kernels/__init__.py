@@ -18,7 +18,7 @@ from collections.abc import Callable
 from typing import Any
 
 from elmo.errors import ConfigError
-from elmo.kernels.build import CannotBuild, library_path, processor_level
+from elmo.kernels.build import CannotBuild, find_compiler, library_path, processor_level
 
 log = logging.getLogger(__name__)
 
@@ -48,6 +48,8 @@ def describe() -> dict[str, str]:
     try:
         level = processor_level()
         path = library_path(level)
+        if not path.exists():
+            find_compiler()
     except CannotBuild as error:
         return {"cpu_kernels": f"torch: {error}"}
     when = "compiled" if path.exists() else "will be compiled at first use"

@@ -1,6 +1,6 @@
 """The C++ kernels as a shared library: found in the cache, or compiled into it by the machine's own compiler.
 
-    $ELMO_HOME/kernels/<level>-<digest>/kernels.so     ELMO_HOME is ~/.cache/elmo where it is not set
+    $ELMO_HOME/kernels/<level>-<digest>/kernels.so     ELMO_HOME is elmo/ in $XDG_CACHE_HOME or ~/.cache if not set
 
 The digest covers sources and flags, so a new version never meets an old library; the level names the instructions it
 was built for, so machines that share a home folder do not meet each other's. The library needs no headers but the
@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from elmo.errors import OutputError
-from elmo.files import atomic_file
+from elmo.files import atomic_file, cache_home
 
 log = logging.getLogger(__name__)
 
@@ -81,10 +81,10 @@ def library_path(level: Level) -> Path:
 
 def cache_folder() -> Path:
     """The folder of compiled kernels; nothing is made here."""
-    home = os.path.expanduser(os.environ.get("ELMO_HOME") or os.path.join("~", ".cache", "elmo"))
-    if home.startswith("~"):
+    home = cache_home()
+    if home is None or not home.parent.parent.exists():  # ~/.cache may be made, a home folder not
         raise CannotBuild("there is no home folder to keep compiled kernels in; set ELMO_HOME")
-    return Path(home) / "kernels"
+    return home / "kernels"
 
 
 @functools.cache
@@ -103,7 +103,7 @@ def _load(level: Level) -> ctypes.CDLL:
 
 
 def _compile(level: Level, path: Path) -> None:
-    compiler = _find_compiler()
+    compiler = find_compiler()
     command = [compiler, *FLAGS, *(f"-m{flag}" for flag in level.flags), str(SOURCES / "bilm.cpp"), "-o"]
     log.warning("compiling CPU kernels (%s) into %s, once; ELMO_KERNELS=torch does without", level.name, path.parent)
     try:
@@ -117,7 +117,8 @@ def _compile(level: Level, path: Path) -> None:
         raise CannotBuild(f"the kernels could not be compiled into {path.parent} ({error})") from error
 
 
-def _find_compiler() -> str:
+def find_compiler() -> str:
+    """The machine's C++ compiler."""
     for name in (os.environ.get("CXX"), *COMPILERS):
         if name and (found := shutil.which(name)):
             return found

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import ctypes
 import threading
-from concurrent.futures import ThreadPoolExecutor
 from ctypes import POINTER, Structure, c_float, c_int, c_int64, c_void_p
 from typing import Any
 
@@ -107,21 +106,33 @@ def floats(tensor: Tensor) -> Tensor:
     return tensor.detach().float().cpu().contiguous()
 
 
-def call(function: Any, task: Task | Words, num_rows: int) -> None:
-    """Runs a kernel. Long work is done beside the main thread, so that Ctrl-C is heard, and then ended early."""
+def call(function: Any, task: Task | Words, num_rows: int, *owners: object) -> None:
+    """Runs a kernel. Long work is done beside the main thread, so that Ctrl-C is heard, and then ended early.
+
+    `owners` are the objects whose memory the task points into: the thread holds them, for a signal may unwind the main
+    thread at any line, even before it knows that the other has started.
+    """
     stop = c_int(0)
     task.stop = ctypes.pointer(stop)
     if num_rows < MANY_ROWS or threading.current_thread() is not threading.main_thread():
         check(function(ctypes.byref(task)))
         return
-    with ThreadPoolExecutor(1) as beside:
-        running = beside.submit(function, ctypes.byref(task))
+    statuses: list[int] = []
+    finished = threading.Event()
+
+    def work(*_: object) -> None:
         try:
-            status = running.result()
-        except BaseException:
-            stop.value = 1
-            raise
-    check(status)
+            statuses.append(function(ctypes.byref(task)))
+        finally:
+            finished.set()
+
+    try:
+        threading.Thread(target=work, args=(stop, *owners)).start()  # no daemon: the interpreter waits for it
+        finished.wait()
+    except BaseException:
+        stop.value = 1
+        raise
+    check(statuses[0] if statuses else 3)
 
 
 def check(status: int) -> None:

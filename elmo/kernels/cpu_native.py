@@ -79,7 +79,7 @@ class NativeBiLM:
             feature_dim=0 if features is None else features.shape[1],
             out_dim=self._lstm.proj_dim, out=out.ctypes.data, num_threads=torch.get_num_threads(), **self._encoder,
         )  # fmt: skip
-        call(self._library.elmo_encode, task, len(ids))
+        call(self._library.elmo_encode, task, len(ids), self, ids, features, out)
         return out
 
     def contextualize(self, work: Work) -> Contextual:
@@ -103,7 +103,7 @@ class NativeBiLM:
             num_slots=NUM_SLOTS, input_rows=INPUT_PRODUCT_BYTES // row_bytes // max(1, threads // self._directions),
             num_threads=threads,
         )  # fmt: skip
-        call(self._library.elmo_contextualize, task, len(work.tokens))
+        call(self._library.elmo_contextualize, task, len(work.tokens), self, work, initial, final, out)
         return Contextual(out=out, state=final)
 
     def _pack_layer(self, layer: Any) -> LayerWeights:

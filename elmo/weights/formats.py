@@ -110,7 +110,10 @@ def _read_hdf5(path: Path) -> ModelParts:
 
 def _read_zip(path: Path) -> ModelParts:
     with unpacked(path) as folder:
-        parts = read_model(folder)
+        try:
+            parts = read_model(folder)
+        except WeightsError as error:  # the folder is gone by the time it is read about
+            raise WeightsError(error.message.replace(str(folder), str(path)), error.hint) from error
     return dataclasses.replace(parts, source=str(path), about={**parts.about, "source": path.name})
 
 

@@ -25,6 +25,7 @@ from elmo.weights.places import local_models, models_folder, shipped_model
 log = logging.getLogger(__name__)
 
 TINY = "tiny-random"
+ALIASES = {"5.5B": "original-5.5b", "5.5b": "original-5.5b"}  # as other libraries called it
 
 
 def find_model(model: str | Path) -> ModelParts:
@@ -34,6 +35,7 @@ def find_model(model: str | Path) -> ModelParts:
         raise ConfigError("The model's name is empty.", "Give a name (`elmo models` lists them) or a path.")
     if isinstance(model, Path) or os.path.exists(text) or "/" in text or os.sep in text:
         return read_model(text)
+    text = ALIASES.get(text, text)
     if text == "default":
         return _default_model()
     if text == TINY:

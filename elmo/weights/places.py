@@ -1,15 +1,15 @@
 """Where models lie on this machine: the package's own folder and the user's. No torch, nothing is created or fetched.
 
 elmo/models/NAME/             shipped with the package
-$ELMO_HOME/models/NAME/       put there by the user; ELMO_HOME is ~/.cache/elmo where it is not set
+$ELMO_HOME/models/NAME/       put there by the user; ELMO_HOME is elmo/ in $XDG_CACHE_HOME or ~/.cache if not set
 """
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 from elmo.errors import WeightsError
+from elmo.files import cache_home
 
 SHIPPED = Path(__file__).resolve().parent.parent / "models"
 _MANIFEST = "manifest.json"
@@ -17,7 +17,7 @@ _MANIFEST = "manifest.json"
 
 def models_folder() -> Path:
     """The user's folder of models, whether or not it exists."""
-    home = _home()
+    home = cache_home()
     if home is None:
         raise WeightsError("There is no home folder to look for models in.", "Set ELMO_HOME to a folder.")
     return home / "models"
@@ -26,7 +26,7 @@ def models_folder() -> Path:
 def local_models() -> dict[str, Path]:
     """Name -> folder of every model on this machine, the shipped ones first; empty folders are none."""
     found: dict[str, Path] = {}
-    home = _home()
+    home = cache_home()
     for folder in (*_shipped(), *(_folders(home / "models") if home else ())):
         found.setdefault(folder.name, folder)
     return found
@@ -37,11 +37,6 @@ def shipped_model() -> Path | None:
     if (SHIPPED / _MANIFEST).is_file():
         return SHIPPED
     return next(iter(_shipped()), None)
-
-
-def _home() -> Path | None:
-    folder = os.path.expanduser(os.environ.get("ELMO_HOME") or os.path.join("~", ".cache", "elmo"))
-    return None if folder.startswith("~") else Path(folder)  # ~: no HOME, and no entry for this user to take it from
 
 
 def _shipped() -> list[Path]:

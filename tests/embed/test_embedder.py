@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import random
 import threading
 
@@ -217,3 +218,26 @@ def test_choosing_all_layers_copies_nothing() -> None:
 def test_special_looking_tokens_are_text(embedder) -> None:
     begin = golden_model("allennlp").token_encoder(torch.from_numpy(embedder.indexer.begin)[None])[0]
     assert np.abs(embedder.embed([["<S>"]], layers=0)[0][0, :16] - begin.detach().numpy()).max() > 1e-3
+
+
+@pytest.mark.parametrize("wrong", [{"batch_size": 0}, {"batch_size": -1}, {"batch_size": "x"}, {"max_tokens": 0}])
+@pytest.mark.parametrize("state", ["reset", "carry"])
+def test_sizes_below_one_are_refused(state: str, wrong: dict[str, object]) -> None:
+    with pytest.raises(ConfigError, match=next(iter(wrong))):
+        golden_embedder("allennlp", state=state).embed(["a b", "c"], **wrong)
+
+
+def test_other_wrong_wishes_are_refused() -> None:
+    with pytest.raises(ConfigError, match="cache_words"):
+        golden_embedder("allennlp", cache_words=-1)
+    with pytest.raises(ConfigError, match="pooling"):
+        golden_embedder("allennlp").encode([], pooling="median")
+    for layers in ([0.1, float("nan"), 0.2], None):
+        with pytest.raises(ConfigError, match="layer"):
+            golden_embedder("allennlp").embed("a", layers=layers)
+
+
+def test_a_copy_in_another_process_gives_the_same_vectors() -> None:
+    embedder = golden_embedder("allennlp", state="warm")
+    twin = pickle.loads(pickle.dumps(embedder))
+    np.testing.assert_array_equal(twin.embed("The cat sat ."), embedder.embed("The cat sat ."))

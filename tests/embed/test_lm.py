@@ -107,3 +107,20 @@ def test_a_place_outside_the_sentence_is_refused() -> None:
     *_, embedder = model_with_softmax(0)
     with pytest.raises(ConfigError, match="position 9"):
         LanguageModel(embedder).substitutes("the bank .", 9)
+
+
+def test_carried_state_carries_from_sentence_to_sentence() -> None:
+    options, weights, W, b, embedder = model_with_softmax(3)
+    embedder.state = "carry"
+    sentences = [SENTENCES[0], SENTENCES[2], SENTENCES[3]]
+    layers, _ = [], None
+    state = None
+    for tokens in sentences:  # one row, as running text
+        found, state = oracle.run(options, weights, [tokens], state)
+        layers.append(found[0])
+    P = W.shape[1]
+    for scores, tokens, expected in zip(LanguageModel(embedder).scores(sentences), sentences, layers, strict=True):
+        logits = expected[-1, : len(tokens) + 1, :P] @ W.T + b
+        wanted = [VOCAB.index(t) if t in VOCAB else 2 for t in tokens] + [1]
+        log_probs = logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
+        np.testing.assert_allclose(scores.forward, log_probs[np.arange(len(wanted)), wanted], atol=1e-4)
