@@ -30,6 +30,7 @@ from elmo.pretrain.vocabulary import count_words
 from elmo.text.chars import encode_token
 from elmo.text.vocab import BOS, EOS, UNK, Vocabulary
 from elmo.weights.parts import ModelParts, build
+from elmo.weights.words import write_words
 
 log = logging.getLogger(__name__)
 
@@ -71,7 +72,7 @@ def finetune(
     )
     out.mkdir(parents=True, exist_ok=True)
     with atomic_file(out / "vocab.txt") as partial:
-        partial.write_text("".join(f"{word}\n" for word in vocab), encoding="utf-8", newline="\n")
+        write_words(partial, vocab)
     model = adapted_model(parts, vocab, choose_device(config.train.device))
     fresh = parts.config.head is None
     head_only = config.train.head_only_steps if not fresh or config.train.head_only_steps else _head_steps(config)

@@ -1,10 +1,11 @@
-"""What the network reads for each word type of prepared text."""
+"""What the network reads for each word type of prepared text, and the vectors it makes of a batch's types."""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor
 
+from elmo.model.bilm import BiLM
 from elmo.model.config import BiLMConfig
 from elmo.pretrain.prepared import PreparedData
 
@@ -15,3 +16,10 @@ def input_rows(data: PreparedData, config: BiLMConfig) -> Tensor:
         return torch.from_numpy(data.type_chars.astype("int16"))
     ids = torch.arange(data.num_types)
     return (torch.where(ids < data.vocab_size, ids, data.unk) + 1)[:, None].int()
+
+
+def distinct_vectors(model: BiLM, rows: Tensor, inputs: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """Each distinct type of `inputs` (...) encoded once, (N, P) in `dtype`, and which of them stands where, (...)."""
+    distinct, places = torch.unique(inputs, return_inverse=True)
+    with torch.autocast(inputs.device.type, torch.bfloat16, enabled=dtype == torch.bfloat16):
+        return model.token_encoder(rows[distinct.long()].int()).to(dtype), places

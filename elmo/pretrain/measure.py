@@ -13,6 +13,7 @@ from elmo.pretrain.inputs import input_rows
 from elmo.pretrain.perplexity import DEFINITION, Evaluator
 from elmo.pretrain.prepared import PreparedData
 from elmo.pretrain.shards import PrepareConfig, prepare
+from elmo.weights.words import write_words
 
 
 def measure(
@@ -40,7 +41,7 @@ def _measure_files(
     with tempfile.TemporaryDirectory(prefix="elmo-") as name:
         folder = Path(name)
         words = folder / "vocab.txt"
-        words.write_text("".join(f"{word}\n" for word in vocab), encoding="utf-8", newline="\n")
+        write_words(words, vocab)
         chars = model.config.chars
         config = PrepareConfig(
             files=tuple(files),

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from elmo.model.bilm import BiLM
 from elmo.model.lstm import State
+from elmo.pretrain.inputs import distinct_vectors
 from elmo.pretrain.prepared import PreparedData
 from elmo.pretrain.stream import ContinuousStream, Direction, LMBatch, sentence_batches
 
@@ -101,9 +102,7 @@ class Evaluator:
         directions = [batch.forward, batch.backward][: len(self.model.stacks)]
         state = self.model.zero_state(len(directions[0].inputs)) if state is None else state
         inputs = torch.from_numpy(np.stack([d.inputs for d in directions])).to(self.device)
-        distinct, places = torch.unique(inputs, return_inverse=True)
-        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.dtype == torch.bfloat16):
-            vectors = self.model.token_encoder(self.rows[distinct.long()].int()).to(self.dtype)  # (N, P)
+        vectors, places = distinct_vectors(self.model, self.rows, inputs, self.dtype)  # (N, P)
         totals, states = [], []
         for d, direction in enumerate(directions):
             start = State(state.h[d].to(self.dtype), state.c[d])

@@ -34,6 +34,7 @@ from elmo.pretrain.type_table import write_types
 from elmo.pretrain.vocabulary import MAX_TYPES, WordCounts, choose_words, order_score, read_vocabulary
 from elmo.progress import Progress
 from elmo.text.vocab import BOS, EOS, UNK, Vocabulary
+from elmo.weights.words import write_words
 
 log = logging.getLogger(__name__)
 
@@ -333,8 +334,7 @@ def _write_words(config: PrepareConfig, vocab: Vocabulary | None, counts: WordCo
     final = np.full(counts.num_numbers, vocab.unk, dtype=np.int32)  # forgotten words are read as <UNK>
     final[numbers[order]] = np.arange(len(order))
     np.save(folder / "jobs" / "final.npy", final)
-    with open(folder / "vocab.txt", "w", encoding="utf-8", newline="\n") as file:
-        file.writelines(f"{word}\n" for word in vocab.words)
+    write_words(folder / "vocab.txt", vocab.words)
     sizes = write_types(folder, [words[i] for i in order], vocab.bos, vocab.eos, config.max_chars)
     tokens, known = int(train.sum()), int(train[places].sum()) - int(train[places[vocab.unk]])
     heldout_known = int(heldout[places].sum()) - int(heldout[places[vocab.unk]])

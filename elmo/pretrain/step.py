@@ -19,6 +19,7 @@ from elmo.model.lstm import State
 from elmo.model.rows import read_rows
 from elmo.pretrain.config import RunConfig
 from elmo.pretrain.distributed import average_gradients, average_value, rank, world_size
+from elmo.pretrain.inputs import distinct_vectors
 from elmo.pretrain.objective import adaptive_softmax_loss, full_softmax_loss, sampled_softmax_loss
 from elmo.pretrain.optim import clip_gradients, learning_rate, make_optimizer, set_learning_rate
 from elmo.pretrain.sampler import Sample, draw
@@ -103,10 +104,8 @@ class Stepper:
     def losses(self, batch: LMBatch, rows: slice, samples: list[Sample]) -> tuple[list[Tensor], State]:
         """Mean loss of each direction over some of the batch's rows, and their states after it."""
         directions = [batch.forward, batch.backward][: len(self.model.stacks)]
-        inputs = np.stack([d.inputs[rows] for d in directions])  # (directions, B, T)
-        distinct, places = torch.unique(torch.from_numpy(inputs).to(self.device), return_inverse=True)
-        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.dtype == torch.bfloat16):
-            vectors = self.model.token_encoder(self.rows[distinct.long()].int()).to(self.dtype)  # (N, P)
+        inputs = torch.from_numpy(np.stack([d.inputs[rows] for d in directions])).to(self.device)  # (directions, B, T)
+        vectors, places = distinct_vectors(self.model, self.rows, inputs, self.dtype)  # (N, P)
         resets = np.stack([d.resets[rows] for d in directions])  # (directions, B, T)
         fresh = torch.from_numpy(resets).to(self.device) if resets.any() else None
         dropout = self.config.objective.dropout

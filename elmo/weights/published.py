@@ -15,7 +15,7 @@ from elmo.model.config import BiLMConfig, HeadConfig
 from elmo.weights.hdf5 import read_hdf5, read_shapes, write_hdf5
 from elmo.weights.options import config_from_options, options_from_config, read_json
 from elmo.weights.parts import ModelParts
-from elmo.weights.words import read_words
+from elmo.weights.words import read_words, write_words
 
 OPTIONS, WEIGHTS, SOFTMAX, VOCAB = "options.json", "weights.hdf5", "softmax_weights.hdf5", "vocab.txt"
 
@@ -95,7 +95,7 @@ def write_pair(folder: Path, parts: ModelParts, *, overwrite: bool = False) -> N
         if parts.config.head:
             write_hdf5(partial / SOFTMAX, parts.config, parts.tensors, head=True)
         if parts.vocab is not None:
-            (partial / VOCAB).write_text("".join(f"{word}\n" for word in parts.vocab), encoding="utf-8", newline="\n")
+            write_words(partial / VOCAB, parts.vocab)
 
 
 def _read_head(path: Path, config: BiLMConfig, tensors: Mapping[str, Tensor]) -> tuple[BiLMConfig, dict[str, Tensor]]:

@@ -27,7 +27,7 @@ from elmo.files import atomic_folder, sha256_file
 from elmo.model.config import BiLMConfig
 from elmo.weights.options import parse_json, read_json
 from elmo.weights.parts import Lexicon, ModelParts
-from elmo.weights.words import read_words
+from elmo.weights.words import read_words, write_words
 
 FORMAT, VERSION = "elmo-lm", 1
 TENSORS, CONFIG, VOCAB, LEXICON, CARD, MANIFEST = (
@@ -52,7 +52,7 @@ def save_store(folder: Path, parts: ModelParts, *, dtype: str = "float32", overw
             config["mixes"] = [{"weights": list(weights), "gamma": gamma} for weights, gamma in parts.mixes]
         _write_json(partial / CONFIG, config)
         if parts.vocab is not None:
-            (partial / VOCAB).write_text("".join(f"{word}\n" for word in parts.vocab), encoding="utf-8", newline="\n")
+            write_words(partial / VOCAB, parts.vocab)
         if parts.lexicon is not None:
             _write_json(partial / LEXICON, {"chars": parts.lexicon.chars, "words": parts.lexicon.words})
         (partial / CARD).write_text(parts.card or _plain_card(parts), encoding="utf-8", newline="\n")

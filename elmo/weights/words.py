@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zlib
+from collections.abc import Iterable
 from lzma import LZMAError
 from pathlib import Path
 
@@ -21,6 +22,12 @@ def read_words(path: Path) -> tuple[str, ...]:
     except (OSError, EOFError, zlib.error, LZMAError) as error:
         raise WeightsError(f"{path}: cannot be read as a word list ({str(error)[:200]}).") from error
     return parse_words(data, str(path))
+
+
+def write_words(path: Path, words: Iterable[str]) -> None:
+    """The words one a line, as `read_words` reads them."""
+    with open(path, "w", encoding="utf-8", newline="\n") as file:
+        file.writelines(f"{word}\n" for word in words)
 
 
 def parse_words(data: bytes, source: str) -> tuple[str, ...]:
