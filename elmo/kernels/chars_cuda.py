@@ -16,6 +16,7 @@ import triton.language as tl
 from torch import Tensor
 
 MOST_FILTERS = 256  # a program works on
+COPIES = 4  # tables that gradients are scattered into side by side: frequent letters are less of a queue
 
 
 def strongest_windows(
@@ -59,13 +60,13 @@ class _Strongest(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor) -> tuple[None, None, Tensor]:
         ids, where = ctx.saved_tensors
         width, V, count = ctx.shape
-        d_shares = torch.zeros(ctx.shape, device=ids.device, dtype=torch.float32)
+        d_shares = torch.zeros(COPIES, *ctx.shape, device=ids.device, dtype=torch.float32)
         block = min(MOST_FILTERS, triton.next_power_of_2(count))
         grid = (len(ids), triton.cdiv(count, block))
         _backward_kernel[grid](
-            ids, where, grads[0].contiguous(), d_shares, ids.shape[1], V, count, WIDTH=width, BLOCK=block
+            ids, where, grads[0].contiguous(), d_shares, ids.shape[1], V, count, WIDTH=width, BLOCK=block, COPIES=COPIES
         )
-        return None, None, d_shares.to(ctx.dtype)
+        return None, None, d_shares.sum(dim=0).to(ctx.dtype)
 
 
 @triton.jit
@@ -93,14 +94,15 @@ def _forward_kernel(  # type: ignore[no-untyped-def]  # Triton compiles it
 
 @triton.jit
 def _backward_kernel(  # type: ignore[no-untyped-def]  # Triton compiles it
-    ids, where, d_best, d_shares, C, V, count, WIDTH: tl.constexpr, BLOCK: tl.constexpr
+    ids, where, d_best, d_shares, C, V, count, WIDTH: tl.constexpr, BLOCK: tl.constexpr, COPIES: tl.constexpr
 ):
     n = tl.program_id(0).to(tl.int64)
     cols = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     inside = cols < count
     grad = tl.load(d_best + n * count + cols, mask=inside, other=0.0).to(tl.float32)
     place = tl.load(where + n * count + cols, mask=inside, other=0).to(tl.int32)
+    mine = d_shares + (n % COPIES) * WIDTH * V * count
     inside = inside & (grad != 0.0)  # half of them, behind a relu
     for offset in tl.static_range(WIDTH):
         char = tl.load(ids + n * C + place + offset, mask=inside, other=0).to(tl.int64)
-        tl.atomic_add(d_shares + (offset * V + char) * count + cols, grad, mask=inside, sem="relaxed")
+        tl.atomic_add(mine + (offset * V + char) * count + cols, grad, mask=inside, sem="relaxed")

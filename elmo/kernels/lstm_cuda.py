@@ -57,7 +57,7 @@ class _Layer(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor]:
         D, T, B, P = x.shape
         H = projection.shape[1]
-        gates = torch.baddbmm(bias[:, None], x.reshape(D, T * B, P), kernel[:, :P]).view(D, T, B, 4 * H)
+        gates = torch.bmm(x.reshape(D, T * B, P), kernel[:, :P]).view(D, T, B, 4 * H)  # the bias is added in the cells
         recurrent = kernel[:, P:]  # (D, P, 4H)
         cells = torch.empty(D, T + 1, B, H, device=x.device, dtype=torch.float32)
         cells[:, 0] = c
@@ -66,12 +66,13 @@ class _Layer(torch.autograd.Function):
         inner = torch.empty(D, T, B, H, device=x.device, dtype=x.dtype)  # sigmoid(o) * tanh(c)
         out = torch.empty(D, T, B, P, device=x.device, dtype=x.dtype)
         for t in range(T):
-            torch.baddbmm(gates[:, t], hidden[:, t], recurrent, out=gates[:, t])
-            _cell_forward(gates, cells, inner, keep, t, settings)
+            now = gates[:, t]
+            torch.baddbmm(now, hidden[:, t], recurrent, out=now)
+            _cell_forward(gates, bias, cells, inner, keep, t, settings)
             torch.bmm(inner[:, t], projection, out=out[:, t])
             _clip_forward(out, hidden, keep, t, settings[1])
         ctx.save_for_backward(
-            x, kernel, projection, gates, cells, hidden, inner, out, *(() if keep is None else (keep,))
+            x, kernel, bias, projection, gates, cells, hidden, inner, out, *(() if keep is None else (keep,))
         )
         ctx.settings = settings
         last = cells[:, T].clone()
@@ -80,7 +81,7 @@ class _Layer(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        x, kernel, projection, gates, cells, hidden, inner, out, *rest = ctx.saved_tensors
+        x, kernel, bias, projection, gates, cells, hidden, inner, out, *rest = ctx.saved_tensors
         keep: Tensor | None = rest[0] if rest else None
         D, T, B, P = x.shape
         H = projection.shape[1]
@@ -95,25 +96,27 @@ class _Layer(torch.autograd.Function):
         for t in reversed(range(T)):
             _clip_backward(d_out, d_recurrent, out, d_hidden, keep, t, ctx.settings[1])
             torch.bmm(d_hidden[:, t], projection_t, out=d_inner)
-            _cell_backward(gates, cells, d_inner, d_cell, d_gates, keep, t, ctx.settings)
+            _cell_backward(gates, bias, cells, d_inner, d_cell, d_gates, keep, t, ctx.settings)
             if t:
                 torch.bmm(d_gates[:, t], recurrent_t, out=d_recurrent)
         flat = d_gates.view(D, T * B, 4 * H)
         d_x = torch.bmm(flat, kernel[:, :P].transpose(1, 2)).view(D, T, B, P)
-        read = torch.cat([x.reshape(D, T * B, P), hidden[:, :T].reshape(D, T * B, P)], dim=2)  # (D, T*B, 2P)
-        d_kernel = torch.bmm(read.transpose(1, 2), flat)  # (D, 2P, 4H)
-        d_bias = flat.sum(dim=1, dtype=torch.float32).to(flat.dtype)
+        # what every gate reads, and ones (8, to keep rows aligned): one product gives the kernel's and bias's gradients
+        ones = x.new_ones(1, 1, 8).expand(D, T * B, 8)
+        read = torch.cat([x.reshape(D, T * B, P), hidden[:, :T].reshape(D, T * B, P), ones], dim=2)  # (D, T*B, 2P+8)
+        d_read = torch.bmm(read.transpose(1, 2), flat)  # (D, 2P+8, 4H)
+        d_kernel, d_bias = d_read[:, : 2 * P], d_read[:, 2 * P]
         d_projection = torch.bmm(inner.view(D, T * B, H).transpose(1, 2), d_hidden.view(D, T * B, P))
         return d_x, d_kernel, d_bias, d_projection, None, None, None, None
 
 
 def _cell_forward(
-    gates: Tensor, cells: Tensor, inner: Tensor, keep: Tensor | None, t: int, settings: tuple[float, ...]
+    gates: Tensor, bias: Tensor, cells: Tensor, inner: Tensor, keep: Tensor | None, t: int, settings: tuple[float, ...]
 ) -> None:
     D, T, B, H = inner.shape
     grid = (D * B, triton.cdiv(H, BLOCK))
     _cell_forward_kernel[grid](
-        gates, cells, inner, keep if keep is not None else cells, t, T, B, H, settings[0], settings[2],
+        gates, bias, cells, inner, keep if keep is not None else cells, t, T, B, H, settings[0], settings[2],
         HAS_KEEP=keep is not None, CLIP=settings[0] > 0, BLOCK=BLOCK,
     )  # fmt: skip
 
@@ -138,13 +141,14 @@ def _clip_backward(
 
 
 def _cell_backward(
-    gates: Tensor, cells: Tensor, d_inner: Tensor, d_cell: Tensor, d_gates: Tensor, keep: Tensor | None, t: int,
+    gates: Tensor, bias: Tensor, cells: Tensor, d_inner: Tensor, d_cell: Tensor, d_gates: Tensor,
+    keep: Tensor | None, t: int,
     settings: tuple[float, ...],
 ) -> None:  # fmt: skip
     D, T, B, four_h = gates.shape
     grid = (D * B, triton.cdiv(four_h // 4, BLOCK))
     _cell_backward_kernel[grid](
-        gates, cells, d_inner, d_cell, d_gates, keep if keep is not None else cells, t, T, B, four_h // 4,
+        gates, bias, cells, d_inner, d_cell, d_gates, keep if keep is not None else cells, t, T, B, four_h // 4,
         settings[0], settings[2], HAS_KEEP=keep is not None, CLIP=settings[0] > 0, BLOCK=BLOCK,
     )  # fmt: skip
 
@@ -155,8 +159,14 @@ def _tanh(x):  # type: ignore[no-untyped-def]  # Triton compiles it
 
 
 @triton.jit
+def _biased(gate, bias, inside):  # type: ignore[no-untyped-def]  # Triton compiles it
+    products = tl.load(gate, mask=inside, other=0.0).to(tl.float32)
+    return products + tl.load(bias, mask=inside, other=0.0).to(tl.float32)
+
+
+@triton.jit
 def _cell_forward_kernel(  # type: ignore[no-untyped-def]  # Triton compiles it
-    gates, cells, inner, keep, t, T, B, H, clip, forget_bias,
+    gates, bias, cells, inner, keep, t, T, B, H, clip, forget_bias,
     HAS_KEEP: tl.constexpr, CLIP: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     row = tl.program_id(0).to(tl.int64)
@@ -164,10 +174,11 @@ def _cell_forward_kernel(  # type: ignore[no-untyped-def]  # Triton compiles it
     cols = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     inside = cols < H
     at = ((d * T + t) * B + b) * 4 * H + cols
-    i = tl.load(gates + at, mask=inside, other=0.0).to(tl.float32)
-    j = tl.load(gates + at + H, mask=inside, other=0.0).to(tl.float32)
-    f = tl.load(gates + at + 2 * H, mask=inside, other=0.0).to(tl.float32)
-    o = tl.load(gates + at + 3 * H, mask=inside, other=0.0).to(tl.float32)
+    b_at = d * 4 * H + cols
+    i = _biased(gates + at, bias + b_at, inside)
+    j = _biased(gates + at + H, bias + b_at + H, inside)
+    f = _biased(gates + at + 2 * H, bias + b_at + 2 * H, inside)
+    o = _biased(gates + at + 3 * H, bias + b_at + 3 * H, inside)
     before = tl.load(cells + ((d * (T + 1) + t) * B + b) * H + cols, mask=inside, other=0.0)
     if HAS_KEEP:
         before = before * tl.load(keep + (d * T + t) * B + b).to(tl.float32)
@@ -219,7 +230,7 @@ def _clip_backward_kernel(  # type: ignore[no-untyped-def]  # Triton compiles it
 
 @triton.jit
 def _cell_backward_kernel(  # type: ignore[no-untyped-def]  # Triton compiles it
-    gates, cells, d_inner, d_cell, d_gates, keep, t, T, B, H, clip, forget_bias,
+    gates, bias, cells, d_inner, d_cell, d_gates, keep, t, T, B, H, clip, forget_bias,
     HAS_KEEP: tl.constexpr, CLIP: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     row = tl.program_id(0).to(tl.int64)
@@ -227,10 +238,11 @@ def _cell_backward_kernel(  # type: ignore[no-untyped-def]  # Triton compiles it
     cols = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     inside = cols < H
     at = ((d * T + t) * B + b) * 4 * H + cols
-    i = tl.sigmoid(tl.load(gates + at, mask=inside, other=0.0).to(tl.float32))
-    j = _tanh(tl.load(gates + at + H, mask=inside, other=0.0).to(tl.float32))
-    f = tl.sigmoid(tl.load(gates + at + 2 * H, mask=inside, other=0.0).to(tl.float32) + forget_bias)
-    o = tl.sigmoid(tl.load(gates + at + 3 * H, mask=inside, other=0.0).to(tl.float32))
+    b_at = d * 4 * H + cols
+    i = tl.sigmoid(_biased(gates + at, bias + b_at, inside))
+    j = _tanh(_biased(gates + at + H, bias + b_at + H, inside))
+    f = tl.sigmoid(_biased(gates + at + 2 * H, bias + b_at + 2 * H, inside) + forget_bias)
+    o = tl.sigmoid(_biased(gates + at + 3 * H, bias + b_at + 3 * H, inside))
     before = tl.load(cells + ((d * (T + 1) + t) * B + b) * H + cols, mask=inside, other=0.0)
     stays = 1.0
     if HAS_KEEP:

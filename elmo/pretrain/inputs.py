@@ -18,8 +18,14 @@ def input_rows(data: PreparedData, config: BiLMConfig) -> Tensor:
     return (torch.where(ids < data.vocab_size, ids, data.unk) + 1)[:, None].int()
 
 
+def type_vectors(model: BiLM, rows: Tensor, types: Tensor, dtype: torch.dtype) -> Tensor:
+    """The vectors of word types (N,), as numbered in `rows`: (N, P) in `dtype`."""
+    with torch.autocast(types.device.type, torch.bfloat16, enabled=dtype == torch.bfloat16):
+        vectors: Tensor = model.token_encoder(rows[types.long()].int()).to(dtype)
+    return vectors
+
+
 def distinct_vectors(model: BiLM, rows: Tensor, inputs: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
     """Each distinct type of `inputs` (...) encoded once, (N, P) in `dtype`, and which of them stands where, (...)."""
     distinct, places = torch.unique(inputs, return_inverse=True)
-    with torch.autocast(inputs.device.type, torch.bfloat16, enabled=dtype == torch.bfloat16):
-        return model.token_encoder(rows[distinct.long()].int()).to(dtype), places
+    return type_vectors(model, rows, distinct, dtype), places

@@ -26,13 +26,13 @@ from elmo.model.config import BiLMConfig, HeadConfig, WordConfig, num_parameters
 from elmo.pretrain import distributed
 from elmo.pretrain.config import RunConfig
 from elmo.pretrain.export import export
+from elmo.pretrain.feed import step_seed
 from elmo.pretrain.inputs import input_rows
 from elmo.pretrain.lock import locked
 from elmo.pretrain.loop import TrainResult, train
 from elmo.pretrain.preflight import first_look
 from elmo.pretrain.prepared import PreparedData, open_prepared
 from elmo.pretrain.shards import prepare
-from elmo.pretrain.step import step_seed
 from elmo.pretrain.vocabulary import require_sorted
 
 log = logging.getLogger(__name__)

@@ -15,6 +15,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ from elmo.model.lstm import State
 from elmo.pretrain import checkpoint, distributed
 from elmo.pretrain.best import prune_best, save_best, stored_weights
 from elmo.pretrain.config import RunConfig, to_toml
+from elmo.pretrain.feed import Feed
 from elmo.pretrain.perplexity import Evaluator
 from elmo.pretrain.prefetch import Prefetcher
 from elmo.pretrain.prepared import PreparedData
@@ -84,7 +86,8 @@ def train(
         checkpoint.sweep_leftovers(folder / "checkpoints")
         with atomic_file(folder / "config.toml") as partial:
             partial.write_text(to_toml(config), encoding="utf-8")
-    with StopSignals() as signals, Prefetcher(stream) as batches:
+    numbers = count(progress.step)
+    with StopSignals() as signals, Prefetcher(stream, lambda b: (b, stepper.feeds(b, next(numbers)))) as batches:
         if not chief:
             return progress.go(batches, None, signals, lambda _: None, data)
         with RunLog(folder / "metrics.jsonl", progress.step, tensorboard=settings.tensorboard) as records:
@@ -109,7 +112,7 @@ class _Run:
 
     def go(
         self,
-        batches: Prefetcher,
+        batches: Prefetcher[tuple[LMBatch, list[Feed]]],
         records: RunLog | None,
         signals: StopSignals,
         say: Callable[[str], None],
@@ -119,8 +122,8 @@ class _Run:
         meter = Meter(self.config, self.stepper, self.step, self.stream.positions_per_epoch)
         reason = self._reason(meter, signals)
         while reason is None:
-            batch, self.position = batches.next()
-            metrics = self.stepper.step(batch, self.step)
+            (batch, feeds), self.position = batches.next()
+            metrics = self.stepper.update(feeds, self.step)
             self.step += 1
             self._guard(metrics, batch)
             if records is not None:

@@ -49,6 +49,7 @@ def clip_gradients(parameters: list[nn.Parameter], clip_norm: float) -> Tensor:
     values = [(g.coalesce().values() if g.is_sparse else g) for g in grads]
     norm = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(values)))
     scale = clip_norm / norm.clamp(min=clip_norm)
-    for gradient in grads:
-        gradient.mul_(scale.to(gradient.dtype))
+    torch._foreach_mul_([g for g in grads if not g.is_sparse], scale)
+    for gradient in (g for g in grads if g.is_sparse):
+        gradient.mul_(scale)
     return norm

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from elmo.model.bilm import BiLM
 from elmo.model.lstm import State
+from elmo.model.rows import read_rows
 from elmo.pretrain.inputs import distinct_vectors
 from elmo.pretrain.prepared import PreparedData
 from elmo.pretrain.stream import ContinuousStream, Direction, LMBatch, sentence_batches
@@ -47,6 +48,7 @@ class Evaluator:
     def __init__(self, model: BiLM, rows: Tensor, *, precision: torch.dtype = torch.float32) -> None:
         self.model, self.rows, self.dtype = model, rows, precision
         self.device = next(model.parameters()).device
+        self.batch_tokens = 8192 if self.device.type == "cpu" else 65536
 
     def reset(
         self,
@@ -64,7 +66,7 @@ class Evaluator:
         chosen = range(text.num_sentences) if sentences is None else sentences
         if max_words is not None and text.num_tokens > max_words:
             chosen = chosen[:: math.ceil(text.num_tokens / max_words)]
-        return self._pooled(sentence_batches(data, split, max_tokens=8192, sentences=chosen), carry=False)
+        return self._pooled(sentence_batches(data, split, max_tokens=self.batch_tokens, sentences=chosen), carry=False)
 
     def carried(self, data: PreparedData, *, split: str = "heldout", max_words: int | None = None) -> Perplexity:
         """Running text: as many rows as give each about a thousand words, state carried from batch to batch.
@@ -101,30 +103,27 @@ class Evaluator:
     def _losses(self, batch: LMBatch, state: State | None) -> tuple[np.ndarray, State]:
         directions = [batch.forward, batch.backward][: len(self.model.stacks)]
         state = self.model.zero_state(len(directions[0].inputs)) if state is None else state
-        inputs = torch.from_numpy(np.stack([d.inputs for d in directions])).to(self.device)
+        inputs = torch.from_numpy(np.stack([d.inputs for d in directions])).to(self.device)  # (D, B, T)
         vectors, places = distinct_vectors(self.model, self.rows, inputs, self.dtype)  # (N, P)
-        totals, states = [], []
-        for d, direction in enumerate(directions):
-            start = State(state.h[d].to(self.dtype), state.c[d])
-            loss, after = self._direction(d, vectors[places[d]], direction, start)
-            totals.append(loss)
-            states.append(after)
-        after = State(torch.stack([s.h for s in states]), torch.stack([s.c for s in states]))
-        return np.array(totals), after
+        before = State(state.h.to(self.dtype), state.c)
+        # padding is behind each row's text, so what is read there changes nothing that counts
+        top, after = read_rows(self.model.stacks, vectors[places], before)  # (D, B, T, P)
+        return np.array([self._loss(top[d], direction) for d, direction in enumerate(directions)]), after
 
-    def _direction(self, d: int, x: Tensor, direction: Direction, state: State) -> tuple[float, State]:
-        mask = None if direction.mask is None else torch.from_numpy(direction.mask).to(self.device)
-        layers, after = self.model.stacks[d](x, mask, state)  # (L, B, T, P)
+    def _loss(self, top: Tensor, direction: Direction) -> float:
+        """The sum of a direction's losses."""
         targets = torch.from_numpy(direction.targets).to(self.device).long()  # (B, T)
-        hidden, wanted = (
-            (layers[-1].flatten(0, 1), targets.flatten()) if mask is None else (layers[-1][mask], targets[mask])
-        )
+        if direction.mask is None:
+            hidden, wanted = top.flatten(0, 1), targets.flatten()
+        else:
+            mask = torch.from_numpy(direction.mask).to(self.device)
+            hidden, wanted = top[mask], targets[mask]
         assert self.model.head is not None
         parts = [
             self.model.head.log_probs(hidden[a : a + 2048].float(), wanted[a : a + 2048]).double().sum()
             for a in range(0, len(hidden), 2048)
         ]
-        return -float(torch.stack(parts).sum()), after
+        return -float(torch.stack(parts).sum())
 
 
 def _exp(loss: float) -> float:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -21,20 +22,17 @@ class Sample(NamedTuple):
     num_tries: Tensor
 
 
-def draw(vocab_size: int, num_samples: int, seed: int, device: torch.device | str = "cpu") -> Sample:
-    """`num_samples` distinct words, the same for the same seed and device kind."""
-    generator = torch.Generator(device=device).manual_seed(seed)
+def draw(vocab_size: int, num_samples: int, seed: int) -> Sample:
+    """`num_samples` distinct words in the order they came up, the same for the same seed."""
+    generator = torch.Generator().manual_seed(seed)
     num_draws = 4 * num_samples
     while True:
-        uniform = torch.rand(num_draws, generator=generator, device=device, dtype=torch.float64)
-        drawn = (uniform * math.log(vocab_size + 1)).exp().long() - 1  # (num_draws,)
-        drawn = drawn.clamp(0, vocab_size - 1)
-        order = torch.arange(num_draws, device=device)
-        first = torch.full((vocab_size,), num_draws, device=device)  # when each word first came up
-        first = first.scatter_reduce(0, drawn, order, "amin")
-        when, ids = first.topk(num_samples, largest=False, sorted=True)
-        if int(when[-1]) < num_draws:
-            return Sample(ids, when[-1] + 1)
+        uniform = torch.rand(num_draws, generator=generator, dtype=torch.float64)
+        drawn = ((uniform * math.log(vocab_size + 1)).exp().long() - 1).clamp(0, vocab_size - 1)  # (num_draws,)
+        ids, first = np.unique(drawn.numpy(), return_index=True)  # `first`: when each word first came up
+        if len(ids) >= num_samples:
+            order = np.argsort(first)[:num_samples]
+            return Sample(torch.from_numpy(ids[order]), torch.tensor(first[order[-1]] + 1))
         num_draws *= 4  # a small vocabulary takes long until its last words come up; start over with more draws
         generator.manual_seed(seed)
 

@@ -6,23 +6,25 @@ negatives) comes from the seed and the step's number, so a run continues exactly
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from elmo.kernels import find
 from elmo.model.bilm import BiLM
 from elmo.model.head import AdaptiveHead, SoftmaxHead
 from elmo.model.lstm import State
 from elmo.model.rows import read_rows
 from elmo.pretrain.config import RunConfig
 from elmo.pretrain.distributed import average_gradients, average_value, rank, world_size
-from elmo.pretrain.inputs import distinct_vectors
+from elmo.pretrain.feed import Feed, Feeder, draw_samples, step_seed
+from elmo.pretrain.graph import Graphs
+from elmo.pretrain.inputs import type_vectors
 from elmo.pretrain.objective import adaptive_softmax_loss, full_softmax_loss, sampled_softmax_loss
 from elmo.pretrain.optim import clip_gradients, learning_rate, make_optimizer, set_learning_rate
-from elmo.pretrain.sampler import Sample, draw
+from elmo.pretrain.sampler import Sample
 from elmo.pretrain.stream import LMBatch
 
 SPARSE_FROM = 200_000  # words from which Adagrad touches only the softmax rows that a step used
@@ -55,6 +57,12 @@ class Stepper:
         if self.sparse:
             torch.sparse.check_sparse_tensor_invariants.disable()  # torch warns until someone decides
         self.state = self.fresh_state()
+        self._feeder = Feeder(
+            len(rows), len(model.stacks), resets=config.train.reset > 0, even=self.device.type == "cuda"
+        )
+        fused = self.device.type == "cuda" and config.optim.name == "adamw"  # see `make_optimizer`
+        self._pinned = torch.empty(1 + len(model.stacks), pin_memory=True) if fused else None
+        self._graphs = Graphs(self.gradients, self.parameters) if self._can_record() else None
 
     @property
     def num_scored(self) -> int:
@@ -64,57 +72,107 @@ class Stepper:
         vocab_size = self.model.head.vocab_size
         return min(self.config.objective.num_samples, vocab_size) if sampled else vocab_size
 
+    def _can_record(self) -> bool:
+        """Whether a step is the same run of kernels each time: not where the device must be asked in between."""
+        lstm = find("bilstm_layer", self.device.type, str(self.dtype).removeprefix("torch."))
+        fixed = isinstance(self.model.head, SoftmaxHead) and not self.sparse and self.config.train.accumulate == 1
+        return lstm is not None and fixed
+
     def fresh_state(self) -> State:
         """Zero states for this process's rows, (directions, L, B, ·)."""
         zero = self.model.zero_state(self.config.train.rows // world_size())
         return State(zero.h.to(self.dtype), zero.c)
 
+    def feeds(self, batch: LMBatch, number: int) -> list[Feed]:
+        """What step `number` is fed of a batch, part by part. By one thread at a time."""
+        assert self.model.head is not None
+        objective, train = self.config.objective, self.config.train
+        samples = []
+        if self.num_scored < self.model.head.vocab_size:
+            samples = draw_samples(
+                self.model.head.vocab_size, objective.num_samples, train.seed, number, len(self.model.stacks)
+            )
+        parts = np.array_split(np.arange(len(batch.forward.inputs)), train.accumulate)
+        made = [self._feeder.feed(batch, slice(int(p[0]), int(p[-1]) + 1), samples) for p in parts]
+        return [feed.pinned() for feed in made] if self.device.type == "cuda" else made
+
     def step(self, batch: LMBatch, number: int) -> StepMetrics:
         """The update of step `number` (0, 1, ...)."""
+        return self.update(self.feeds(batch, number), number)
+
+    def update(self, feeds: list[Feed], number: int) -> StepMetrics:
+        """The update of step `number`, of a batch that `feeds` made ready."""
         train, optim = self.config.train, self.config.optim
         rate = learning_rate(optim, number, train.max_steps)
         set_learning_rate(self.optimizer, rate)
-        self.optimizer.zero_grad(set_to_none=True)
-        torch.manual_seed(step_seed(train.seed, number, "dropout", rank()))
-        samples = self._samples(number)
-        parts = np.array_split(np.arange(self.state.h.shape[2]), train.accumulate)
-        losses = torch.zeros(len(self.model.stacks), device=self.device)
-        after = []
-        for part in parts:
-            rows = slice(int(part[0]), int(part[-1]) + 1)
-            found, state = self.losses(batch, rows, samples)
-            weight = len(part) / self.state.h.shape[2]
-            scale = train.steps if optim.times_unroll else 1.0
-            (sum(found) / len(found) * weight * scale).backward()  # type: ignore[union-attr]  # found is never empty
-            losses += torch.stack([loss.detach() for loss in found]) * weight
-            after.append(state)
+        seed = step_seed(train.seed, number, "dropout", rank())
+        if self._graphs is not None:
+            losses, after = self._graphs.run(feeds[0], self.state, seed)
+        else:
+            losses, after = self._plainly(feeds, seed)
         if number < train.head_only_steps:
             for name, parameter in self.model.named_parameters():
                 if not name.startswith("head."):
                     parameter.grad = None
         average_gradients(self.parameters)
-        norm = float(clip_gradients(self.parameters, optim.clip_norm))
-        means = average_value(losses).tolist()
-        skipped = not np.isfinite([norm, *means]).all()
+        norm = clip_gradients(self.parameters, optim.clip_norm)
+        found = torch.cat([norm.reshape(1), average_value(losses)])  # (1 + D,)
+        values = self._update_unless_bad(found) if self._pinned is not None else found.tolist()
+        skipped = not np.isfinite(values).all()
         if not skipped:
-            self.optimizer.step()
-            self.state = State(torch.cat([s.h for s in after], dim=2), torch.cat([s.c for s in after], dim=2))
-        return StepMetrics(means[0], means[-1], norm, rate, skipped)
+            if self._pinned is None:
+                self.optimizer.step()
+            self.state = after
+        return StepMetrics(values[1], values[-1], values[0], rate, skipped)
 
-    def losses(self, batch: LMBatch, rows: slice, samples: list[Sample]) -> tuple[list[Tensor], State]:
-        """Mean loss of each direction over some of the batch's rows, and their states after it."""
-        directions = [batch.forward, batch.backward][: len(self.model.stacks)]
-        inputs = torch.from_numpy(np.stack([d.inputs[rows] for d in directions])).to(self.device)  # (directions, B, T)
-        vectors, places = distinct_vectors(self.model, self.rows, inputs, self.dtype)  # (N, P)
-        resets = np.stack([d.resets[rows] for d in directions])  # (directions, B, T)
-        fresh = torch.from_numpy(resets).to(self.device) if resets.any() else None
+    def _update_unless_bad(self, found: Tensor) -> list[float]:
+        """The update with the device itself looking whether `found` is finite, so that it need not wait for an answer.
+
+        While the optimizer's kernels run, the next step is prepared.
+        """
+        assert self._pinned is not None
+        self._pinned.copy_(found, non_blocking=True)
+        arrived = torch.cuda.Event()
+        arrived.record()
+        # how torch's fused optimizers are told to leave everything as it is
+        self.optimizer.found_inf = (~found.isfinite().all()).float()  # type: ignore[attr-defined]
+        self.optimizer.step()
+        arrived.synchronize()
+        return [float(value) for value in self._pinned]
+
+    def _plainly(self, feeds: list[Feed], seed: int) -> tuple[Tensor, State]:
+        """Losses, states after them and gradients, part by part."""
+        self.optimizer.zero_grad(set_to_none=True)
+        torch.manual_seed(seed)
+        num_rows = self.state.h.shape[2]
+        losses = torch.zeros(len(self.model.stacks), device=self.device)
+        after, first = [], 0
+        for feed in feeds:
+            count = feed.places.shape[2]
+            before = State(self.state.h[:, :, first : first + count], self.state.c[:, :, first : first + count])
+            found, state = self.gradients(feed.to(self.device), before, count / num_rows)
+            losses += found * (count / num_rows)
+            after.append(state)
+            first += count
+        return losses, State(torch.cat([s.h for s in after], dim=2), torch.cat([s.c for s in after], dim=2))
+
+    def gradients(self, feed: Feed, before: State, weight: float = 1.0) -> tuple[Tensor, State]:
+        """Adds the gradients of some rows, which are so much of the batch; their losses (D,) and states after."""
+        found, after = self.losses(feed, before)
+        scale = self.config.train.steps if self.config.optim.times_unroll else 1.0
+        (sum(found) / len(found) * weight * scale).backward()  # type: ignore[union-attr]  # found is never empty
+        return torch.stack([loss.detach() for loss in found]), after
+
+    def losses(self, feed: Feed, before: State) -> tuple[list[Tensor], State]:
+        """Mean loss of each direction over some rows, and their states after it."""
+        vectors = type_vectors(self.model, self.rows, feed.types, self.dtype)  # (N, P)
         dropout = self.config.objective.dropout
-        before = State(self.state.h[:, :, rows], self.state.c[:, :, rows])
-        x = nn.functional.embedding(places, vectors)  # (directions, B, T, P); its backward is quicker than indexing's
-        top, after = read_rows(self.model.stacks, x, before, fresh, dropout)  # (directions, B, T, P)
-        hidden = nn.functional.dropout(top, dropout, self.model.training).flatten(1, 2)  # (directions, B*T, P)
-        wanted = torch.from_numpy(np.stack([d.targets[rows] for d in directions])).to(self.device).long().flatten(1, 2)
-        losses = [self._loss(hidden[d], wanted[d], samples[d] if samples else None) for d in range(len(directions))]
+        x = nn.functional.embedding(feed.places, vectors)  # (D, T, B, P); its backward is quicker than indexing's
+        fresh = None if feed.fresh is None else feed.fresh.transpose(1, 2)
+        top, after = read_rows(self.model.stacks, x.transpose(1, 2), before, fresh, dropout)  # (D, B, T, P)
+        hidden = nn.functional.dropout(top.transpose(1, 2), dropout, self.model.training).flatten(1, 2)  # (D, T*B, P)
+        samples = feed.samples
+        losses = [self._loss(hidden[d], feed.targets[d], samples[d] if samples else None) for d in range(len(hidden))]
         return losses, State(after.h.detach(), after.c.detach())
 
     def _loss(self, hidden: Tensor, targets: Tensor, sample: Sample | None) -> Tensor:
@@ -126,18 +184,3 @@ class Stepper:
         if sample is None:
             return full_softmax_loss(head, hidden, targets)
         return sampled_softmax_loss(head, hidden, targets, sample, sparse=self.sparse)
-
-    def _samples(self, number: int) -> list[Sample]:
-        """Negatives of each direction, the same on every process; none where the whole vocabulary is scored."""
-        objective, head = self.config.objective, self.model.head
-        assert head is not None
-        if objective.softmax != "sampled" or objective.num_samples >= head.vocab_size:
-            return []
-        seeds = [step_seed(self.config.train.seed, number, "negatives", d) for d in range(len(self.model.stacks))]
-        return [draw(head.vocab_size, objective.num_samples, seed, self.device) for seed in seeds]
-
-
-def step_seed(seed: int, number: int, purpose: str, index: int = 0) -> int:
-    """A seed for one purpose of one step that no other step shares."""
-    text = f"{seed}/{number}/{purpose}/{index}".encode()
-    return int.from_bytes(hashlib.blake2b(text, digest_size=7).digest(), "little")

@@ -23,7 +23,7 @@ from elmo.model.lstm import LSTMStack, State
 from elmo.model.rows import fused_rows, plain_rows
 from elmo.model.token_encoder import CharCNN, _with_padding_row
 from elmo.pretrain.objective import sampled_softmax_loss
-from elmo.pretrain.sampler import draw
+from elmo.pretrain.sampler import Sample, draw
 from elmo.text.chars import encode_token
 
 CUDA = torch.cuda.is_available()
@@ -69,8 +69,9 @@ def test_fused_rows_equal_the_plain_ones(sizes, resets, clip, skip, layers, dtyp
         return [out, after.h, after.c, given.grad, *(p.grad for p in mine.parameters() if p.grad is not None)]
 
     torch.backends.cuda.matmul.allow_tf32 = False
-    # bfloat16 rounds at other places in the two; beside a clip that also switches single gradients off or on
-    limit = 2e-5 if dtype == torch.float32 else 0.25 if clip == 0.25 else 0.05
+    # the two round at other places; beside a clip that also switches single gradients off or on
+    limits = {torch.float32: (2e-5, 2e-3 if CUDA else 2e-5), torch.bfloat16: (0.06, 0.25)}
+    limit = limits[dtype][clip == 0.25]
     for number, (mine, truth) in enumerate(zip(run(partial(fused_rows, bilstm_layer)), run(plain_rows), strict=True)):
         assert torch.isfinite(mine).all()
         assert relative(mine, truth) < limit, (number, relative(mine, truth))
@@ -103,7 +104,7 @@ def test_the_sampled_softmax_equals_the_plain_one(dtype, monkeypatch) -> None:
     nn.init.normal_(plain.bias)
     hidden = torch.randn(70, 24, device=DEVICE).to(dtype)
     targets = torch.randint(0, 500, (70,), device=DEVICE) // 7  # frequent words, so that hits occur
-    sample = draw(500, 100, 3, DEVICE)
+    sample = Sample(*(value.to(DEVICE) for value in draw(500, 100, 3)))
     assert bool((targets[:, None] == sample.ids).any())
 
     def run(loss_of: Callable[[SoftmaxHead, Tensor], Tensor]) -> list[Tensor]:

@@ -127,7 +127,7 @@ def uninterrupted(folder: Path, steps: int) -> tuple[Path, str]:
 
 
 def die_after(steps: int, before: bool, text: Path, out: Path) -> None:
-    update, seen = Stepper.step, 0
+    update, seen = Stepper.update, 0
 
     def counted(*args: object) -> object:
         nonlocal seen
@@ -139,19 +139,19 @@ def die_after(steps: int, before: bool, text: Path, out: Path) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
         return found
 
-    Stepper.step = counted  # type: ignore[method-assign,assignment]  # in a child of its own
+    Stepper.update = counted  # type: ignore[method-assign,assignment]  # in a child of its own
     tiny_run.run(text, out)
 
 
 def slow_steps(work: Callable[[], object]) -> None:
     """The work with a pause after each step, so that a signal finds it in the middle."""
-    update = Stepper.step
+    update = Stepper.update
 
     def paused(*args: object) -> object:
         time.sleep(0.05)
         return update(*args)  # type: ignore[arg-type]  # the arguments as they came
 
-    Stepper.step = paused  # type: ignore[method-assign,assignment]  # in a child of its own
+    Stepper.update = paused  # type: ignore[method-assign,assignment]  # in a child of its own
     work()
 
 

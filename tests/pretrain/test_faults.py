@@ -30,14 +30,14 @@ CURVE = Path(__file__).parent.parent / "fixtures" / "loss_curve.json"
 @contextmanager
 def every_step(monkeypatch: pytest.MonkeyPatch, look: Any) -> Iterator[None]:
     """Calls look(number, stepper) before each step."""
-    update = Stepper.step
+    update = Stepper.update
 
     def watched(self: Stepper, batch: Any, number: int) -> Any:
         look(number, self)
         return update(self, batch, number)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Stepper, "step", watched)
+        patch.setattr(Stepper, "update", watched)
         yield
 
 

@@ -61,7 +61,7 @@ def test_prefetched_batches_are_the_streams_with_their_places(tmp_path: Path) ->
     config = settings(write_text(tmp_path / "text.txt"))
     data = prepare(config.data, tmp_path / "data", num_workers=1)
     plain = ContinuousStream(data, 4, 5, seed=3)
-    with Prefetcher(ContinuousStream(data, 4, 5, seed=3)) as batches:
+    with Prefetcher(ContinuousStream(data, 4, 5, seed=3), lambda batch: batch) as batches:
         for _ in range(50):
             batch, place = batches.next()
             assert np.array_equal(batch.forward.inputs, next(plain).forward.inputs)
@@ -82,7 +82,7 @@ def test_an_error_of_the_stream_reaches_the_trainer(tmp_path: Path) -> None:
                 raise DataError("a shard is gone")
             return super().__next__()
 
-    with Prefetcher(Ending(data, 4, 5)) as batches:
+    with Prefetcher(Ending(data, 4, 5), lambda batch: batch) as batches:
         batches.next()
         batches.next()
         with pytest.raises(DataError, match="a shard is gone"):

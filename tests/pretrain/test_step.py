@@ -145,7 +145,8 @@ def test_a_reset_inside_a_row_is_a_fresh_start_there() -> None:
     stepper.state = type(stepper.state)(torch.randn_like(stepper.state.h), torch.randn_like(stepper.state.c))
     batch = case.batch(resets=True)
     assert batch.forward.resets[:, 1:].any()
-    losses, after = stepper.losses(batch, slice(0, B), [])
+    feed = stepper._feeder.feed(batch, slice(0, B), [])
+    losses, after = stepper.losses(feed, stepper.state)
     zero = model.zero_state(1)
     for d, direction in enumerate((batch.forward, batch.backward)):
         total = 0.0

@@ -101,13 +101,13 @@ def nan_on_one_is_skipped_by_all(text: Path, folder: Path) -> None:
             bad = distributed.rank() == 1 and self.number in (7, 8)
             return [loss * float("nan") if bad else loss for loss in found], state
 
-        update = Stepper.step
+        update = Stepper.update
 
         def numbered(self: Stepper, batch: Any, number: int) -> Any:
             self.number = number + 1
             return update(self, batch, number)
 
-        Stepper.losses, Stepper.step = sometimes_nan, numbered
+        Stepper.losses, Stepper.update = sometimes_nan, numbered
         result = tiny_run.run(text, out, EXACT)
         assert result.train.step == 50
 
@@ -172,13 +172,13 @@ def check_and_continue(text: Path, out: Path) -> None:
 
 
 def slowly(work: Callable[[], object]) -> None:
-    update = Stepper.step
+    update = Stepper.update
 
     def paused(*args: Any) -> Any:
         time.sleep(0.02)
         return update(*args)
 
-    Stepper.step = paused
+    Stepper.update = paused
     work()
 
 
