@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """One door to the project: makes .venv on first use, then runs the asked thing in it. Needs only Python and pip.
 
-    python3 run.py demo              embed and show a word in several contexts
+    python3 run.py demo              words in context, neighbours, substitutes, a picture
     python3 run.py test [ARGS...]    the fast tests; ARGS go to pytest
     python3 run.py slow [ARGS...]    the tests marked slow
     python3 run.py lint              ruff and mypy

@@ -15,7 +15,7 @@ EXAMPLE = "elmo info model/ --tensors"
 
 
 def run(
-    model: Annotated[str, typer.Argument(help="A name, a folder, a file, or the options file of a pair.")],
+    model: Annotated[str, typer.Argument(help="A name, a folder, a file, or the options file of a pair.")] = "default",
     weights: Annotated[str, typer.Option("--weights", help="The weights file, where MODEL is its options file.")] = "",
     tensors: Annotated[bool, typer.Option("--tensors", help="List every tensor, too.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object instead of a table.")] = False,
@@ -49,6 +49,7 @@ def model_facts(parts: ModelParts, given: list[Path]) -> dict[str, Any]:
     return {
         "source": parts.source,
         "format": parts.format,
+        "storage": parts.storage or None,
         "name": parts.about.get("name", ""),
         "parameters": num_parameters(config),
         "with_softmax": num_parameters(config, head=True) if config.head else None,

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from elmo.errors import ConfigError
-from elmo.weights.catalogue import KNOWN
-from elmo.weights.places import local_models, shipped_model
+from elmo.weights.catalogue import KNOWN, OWN
+from elmo.weights.places import SHIPPED, local_models, shipped_model
 
 EXAMPLE = "elmo models --language de"
 
@@ -42,11 +43,15 @@ def model_rows() -> list[dict[str, Any]]:
     """One row a model: those always there, those on this machine, then all that are known."""
     here = local_models()
     shipped = shipped_model()
+    default = f"the shipped model {shipped.name!r}" if shipped else "nothing: no trained model is shipped"
     rows = [
-        _row("default", trained_on="" if shipped else "nothing: no trained model is shipped", path=str(shipped or "-")),
+        _row("default", **_shape(shipped), trained_on=default, path=str(shipped or "-")),
         _row("tiny-random", trained_on="nothing: random numbers, for trials", path="-"),
     ]
-    rows += [_row(name, path=str(folder)) for name, folder in here.items() if name not in KNOWN]
+    for name, folder in here.items():
+        if name not in KNOWN:
+            own = dataclasses.asdict(OWN[name]) if folder.parent == SHIPPED and name in OWN else {}
+            rows.append(_row(name) | own | _shape(folder) | {"path": str(folder)})
     for name, model in KNOWN.items():
         facts = dataclasses.asdict(model)
         rows.append(facts | {"path": str(here[name]) if name in here else ""})
@@ -55,3 +60,17 @@ def model_rows() -> list[dict[str, Any]]:
 
 def _row(name: str, **facts: Any) -> dict[str, Any]:
     return {"name": name, "languages": [], "trained_on": "", "parameters": None, "dim": None, **facts}
+
+
+def _shape(folder: Path | None) -> dict[str, Any]:
+    """Width and parameters of a folder of our own format, from its config alone; nothing where it has none to read."""
+    from elmo.errors import ElmoError
+    from elmo.model.config import BiLMConfig, num_parameters
+
+    if folder is None:
+        return {}
+    try:
+        config = BiLMConfig.from_dict(json.loads((folder / "config.json").read_bytes())["model"])
+    except (OSError, ValueError, KeyError, TypeError, ElmoError):  # another format, or one that `elmo info` explains
+        return {}
+    return {"dim": config.dim, "parameters": num_parameters(config)}

@@ -124,7 +124,10 @@ class LanguageModel:
         )
 
     def substitutes(self, text: Any, position: int | None = None, *, k: int = 10) -> list[list[Substitute]]:
-        """The k words both directions together find likeliest at each position (or at one), best first."""
+        """The k words both directions together find likeliest at each position (or at one), best first.
+
+        The marks <S>, </S> and <UNK> are no words and are left out.
+        """
         given = normalize_input([text] if not isinstance(text, str) else text, self.embedder.tokenize)
         (tokens,) = given.sentences
         if position is not None and not 0 <= position < len(tokens):
@@ -137,11 +140,13 @@ class LanguageModel:
             # the state before a word predicts it forward, the one after it backward
             before = torch.stack([forward[0, p] for p in places])  # (N, P)
             after = torch.stack([backward[0, p + 2] for p in places])  # (N, P)
-            values, ids = self.head.best([before, after], k)
-        return [
-            [Substitute(self.vocab.words[int(i)], float(v)) for v, i in zip(values[n], ids[n], strict=True)]
-            for n in range(len(values))
-        ]
+            values, ids = self.head.best([before, after], k + 3)
+        marks = {self.vocab.bos, self.vocab.eos, self.vocab.unk}
+        found = []
+        for scores, numbers in zip(values.tolist(), ids.tolist(), strict=True):
+            words = [Substitute(self.vocab.words[i], v) for v, i in zip(scores, numbers, strict=True) if i not in marks]
+            found.append(words[:k])
+        return found
 
     def _states(self, sentences: Sequence[Sequence[str]]) -> Iterator[tuple[np.ndarray, Tensor, Tensor]]:
         """Top states a batch: which sentences, forward (B, T, P), backward (B, T, P)."""

@@ -312,6 +312,19 @@ _OTHERS = (
 
 KNOWN = {m.name: m for m in (*_ALLENNLP, *_NLPL_BILM, *_CLARIN_BILM, *_CROSSLINGUAL, *_MANYLANGS, *_OTHERS)}
 
+# models of this project, trained by a recipe in runs/; in the package, so without files to get
+OWN = {
+    "english": KnownModel(
+        name="english",
+        languages=("en",),
+        trained_on="open English text: Wikipedia, novels, law, biomedicine, abstracts, dialogue, speeches",
+        files=(),
+        dim=512,
+        licence="Apache-2.0; the text's own licences: docs/model_card.md",
+        page="https://pypi.org/project/elmo-lm/",
+    ),
+}
+
 
 def markdown_table() -> str:
     """The table as docs/weights.md shows it."""

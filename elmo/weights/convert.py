@@ -12,7 +12,7 @@ from elmo.weights.formats import read_model
 from elmo.weights.known import find_model
 from elmo.weights.parts import ModelParts, check_finite
 from elmo.weights.published import write_pair
-from elmo.weights.store import DTYPES, save_store
+from elmo.weights.store import check_storage, save_store
 
 
 def convert_model(
@@ -21,31 +21,37 @@ def convert_model(
     *,
     weights: str | Path | None = None,
     target: str = "elmo",  # elmo, hdf5
-    dtype: str = "float32",  # float32, float16
+    storage: str = "float32",  # float32, float16, int8
     without_head: bool = False,
+    card: Path | None = None,  # Markdown to put in as the model card
+    name: str = "",  # what the model is to be called; without, what it was
     overwrite: bool = False,
     allow_nonfinite: bool = False,
 ) -> dict[str, Any]:
     """Writes the folder `out`; the report names its files and every way in which the numbers are not the same."""
-    if dtype not in DTYPES:
-        raise ConfigError(f"dtype is {dtype!r}; a model is stored as {' or '.join(DTYPES)}.")
+    check_storage(storage)
     _check_out(out, model, weights, overwrite)
-    if target == "hdf5" and dtype != "float32":
-        raise ConfigError("The published layout is float32.", "Leave --dtype out, or convert to the elmo format.")
+    if target == "hdf5" and storage != "float32":
+        raise ConfigError("The published layout is float32.", "Leave --storage out, or convert to the elmo format.")
+    if target == "hdf5" and (card or name):
+        raise ConfigError("The published layout has no place for a card or a name.", "Leave --card and --name out.")
+    text = _read_card(card) if card is not None else ""
     parts = find_model(model) if weights is None else read_model(model, weights)
-    check_finite(parts, allow_nonfinite=allow_nonfinite)
+    check_finite(parts.tensors, parts.source, allow_nonfinite=allow_nonfinite)
     if without_head:
         parts = drop_head(parts)
+    about = {**parts.about, "name": name} if name else parts.about
+    parts = dataclasses.replace(parts, card=text or parts.card, about=about)
     if target == "hdf5":
         write_pair(out, parts, overwrite=overwrite)
     else:
-        save_store(out, parts, dtype=dtype, overwrite=overwrite)
+        save_store(out, parts, storage=storage, overwrite=overwrite)
     files = [p for p in sorted(out.iterdir()) if p.is_file()]
     return {
         "from_format": parts.format,
         "to_format": target,
         "files": [{"name": p.name, "bytes": p.stat().st_size, "sha256": sha256_file(p)} for p in files],
-        "not_exact": _differences(parts, target, dtype),
+        "not_exact": _differences(parts, target, storage),
     }
 
 
@@ -56,10 +62,12 @@ def drop_head(parts: ModelParts) -> ModelParts:
     return dataclasses.replace(parts, config=dataclasses.replace(parts.config, head=None), tensors=tensors, vocab=vocab)
 
 
-def _differences(parts: ModelParts, target: str, dtype: str) -> list[str]:
+def _differences(parts: ModelParts, target: str, storage: str) -> list[str]:
     found = []
-    if dtype == "float16" and any(t.dtype.itemsize > 2 for t in parts.tensors.values()):
+    if storage == "float16" and any(t.dtype.itemsize > 2 for t in parts.tensors.values()):
         found.append("weights are rounded to float16")
+    if storage == "int8" and parts.storage != "int8":
+        found.append("matrices are rounded to int8, convolutions to float16")
     if target == "hdf5" and parts.config.lstm.forget_bias != 1.0:
         found.append(
             "the forget bias was taken out of the LSTM biases, as this layout wants; their last bit may differ"
@@ -67,6 +75,13 @@ def _differences(parts: ModelParts, target: str, dtype: str) -> list[str]:
     if target == "hdf5" and parts.mixes:
         found.append("the mix weights found with the model have no place in this layout and are left out")
     return found
+
+
+def _read_card(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: cannot be read as the model card ({error}).", "Give a Markdown file.") from error
 
 
 def _check_out(out: Path, model: str | Path, weights: str | Path | None, overwrite: bool) -> None:

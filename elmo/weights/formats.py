@@ -29,13 +29,16 @@ from elmo.weights.parts import Lexicon, ModelParts
 from elmo.weights.tf_checkpoint import find_prefix, is_bilm_variable, published_names, read_tf_checkpoint
 
 
-def read_model(source: str | Path, weights: str | Path | None = None) -> ModelParts:
-    """A model's parts from a folder, a file, or the pair (options file, weights file)."""
+def read_model(source: str | Path, weights: str | Path | None = None, *, late_head: bool = False) -> ModelParts:
+    """A model's parts from a folder, a file, or the pair (options file, weights file).
+
+    With `late_head`, a format that can leaves the softmax on disk until it is called for.
+    """
     path = Path(source)
     if weights is not None:
         return published.read_pair(_existing(path), _existing(Path(weights)))
     kind = detect(_existing(path))
-    return _READERS[kind](path)
+    return _read_store(path, late_head=late_head) if kind == "elmo" else _READERS[kind](path)
 
 
 def detect(path: Path) -> str:
@@ -96,8 +99,8 @@ def _may_hold_model(path: Path) -> bool:
     return path.is_dir() and not path.name.startswith(("_", "."))
 
 
-def _read_store(path: Path) -> ModelParts:
-    return store.read_store(path if path.is_dir() else path.parent)
+def _read_store(path: Path, *, late_head: bool = False) -> ModelParts:
+    return store.read_store(path if path.is_dir() else path.parent, late_head=late_head)
 
 
 def _read_hdf5(path: Path) -> ModelParts:

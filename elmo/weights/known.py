@@ -28,22 +28,25 @@ TINY = "tiny-random"
 ALIASES = {"5.5B": "original-5.5b", "5.5b": "original-5.5b"}  # as other libraries called it
 
 
-def find_model(model: str | Path) -> ModelParts:
-    """The parts of a model by path (what exists, or holds a separator) or by name (`elmo models` lists them)."""
+def find_model(model: str | Path, *, late_head: bool = False) -> ModelParts:
+    """The parts of a model by path (what exists, or holds a separator) or by name (`elmo models` lists them).
+
+    With `late_head`, the softmax stays on disk until it is called for, in formats that can.
+    """
     text = os.path.expanduser(str(model))
     if not text:
         raise ConfigError("The model's name is empty.", "Give a name (`elmo models` lists them) or a path.")
     if isinstance(model, Path) or os.path.exists(text) or "/" in text or os.sep in text:
-        return read_model(text)
+        return read_model(text, late_head=late_head)
     text = ALIASES.get(text, text)
     if text == "default":
-        return _default_model()
+        return _default_model(late_head)
     if text == TINY:
         return tiny_random()
     folder = local_models().get(text)
     known = KNOWN.get(text)
     if folder is not None:
-        return _read_known(known, folder) if known else read_model(folder)
+        return _read_known(known, folder) if known else read_model(folder, late_head=late_head)
     raise _not_here(known) if known else _unknown(text)
 
 
@@ -76,10 +79,10 @@ def check_files(known: KnownModel, folder: Path) -> None:
             raise WeightsError(f"{path} is not the published file (its sha256 differs).", f"Download again: {file.url}")
 
 
-def _default_model() -> ModelParts:
+def _default_model(late_head: bool) -> ModelParts:
     shipped = shipped_model()
     if shipped is not None:
-        return read_model(shipped)
+        return read_model(shipped, late_head=late_head)
     log.warning("no trained model is shipped with this version: `default` is %s, which is untrained", TINY)
     return tiny_random()
 

@@ -12,6 +12,7 @@ from elmo.errors import WeightsError
 from elmo.files import cache_home
 
 SHIPPED = Path(__file__).resolve().parent.parent / "models"
+DEFAULT = "english"  # the shipped model that `default` means, where there are several
 _MANIFEST = "manifest.json"
 
 
@@ -34,9 +35,8 @@ def local_models() -> dict[str, Path]:
 
 def shipped_model() -> Path | None:
     """The model that `default` means, where one is shipped."""
-    if (SHIPPED / _MANIFEST).is_file():
-        return SHIPPED
-    return next(iter(_shipped()), None)
+    shipped = _shipped()
+    return next((folder for folder in shipped if folder.name == DEFAULT), shipped[0] if shipped else None)
 
 
 def _shipped() -> list[Path]:

@@ -1,18 +1,21 @@
-"""The package's own model folder: model.safetensors, config.json, vocab.txt, README.md and their sha256.
+"""The package's own model folder: safetensors, config.json, the words, README.md and the sha256 of each.
 
     model/
-      model.safetensors   tensors under our names, float32 or float16
-      config.json         format version, the model's shape, where it came from
-      vocab.txt           the softmax's words, by line (where the model predicts or reads words)
+      model.safetensors   tensors under our names: float32, float16, or int8 with a scale for each output (`quantize`)
+      head.safetensors    the same for the softmax, so that vectors can be had without reading it
+      config.json         format version, the model's shape, how its numbers are stored, where it came from
+      vocab.txt           the words of the softmax or the word table, by line; a large list is vocab.txt.xz
       lexicon.json        symbols by number (models of the ELMoForManyLangs family)
       README.md           the model card
       manifest.json       sha256 and size of each file above, written last
 
-A flipped byte in safetensors loads silently; the manifest is what makes it an error.
+Folders of version 1 hold the softmax in model.safetensors, too. A flipped byte in safetensors loads silently; the
+manifest is what makes it an error.
 """
 
 from __future__ import annotations
 
+import functools
 import json
 from pathlib import Path
 from typing import Any
@@ -25,13 +28,15 @@ from torch import Tensor
 from elmo.errors import ConfigError, WeightsError
 from elmo.files import atomic_folder, sha256_file
 from elmo.model.config import BiLMConfig
+from elmo.weights import quantize
 from elmo.weights.options import parse_json, read_json
 from elmo.weights.parts import Lexicon, ModelParts
 from elmo.weights.words import read_words, write_words
 
-FORMAT, VERSION = "elmo-lm", 1
-TENSORS, CONFIG, VOCAB, LEXICON, CARD, MANIFEST = (
+FORMAT, VERSION = "elmo-lm", 2
+TENSORS, HEAD, CONFIG, VOCAB, LEXICON, CARD, MANIFEST = (
     "model.safetensors",
+    "head.safetensors",
     "config.json",
     "vocab.txt",
     "lexicon.json",
@@ -39,20 +44,28 @@ TENSORS, CONFIG, VOCAB, LEXICON, CARD, MANIFEST = (
     "manifest.json",
 )
 DTYPES = {"float32": torch.float32, "float16": torch.float16}
+STORAGES = (*DTYPES, "int8")
+LARGE_WORDS = 1 << 18  # bytes of words from which on they are compressed
 
 
-def save_store(folder: Path, parts: ModelParts, *, dtype: str = "float32", overwrite: bool = False) -> None:
-    """Writes the folder whole or not at all. float16 halves it and rounds the weights."""
-    if dtype not in DTYPES:
-        raise ConfigError(f"dtype is {dtype!r}; a model is stored as {' or '.join(DTYPES)}.")
+def save_store(folder: Path, parts: ModelParts, *, storage: str = "float32", overwrite: bool = False) -> None:
+    """Writes the folder whole or not at all. float16 halves it, int8 quarters it, and both round the weights."""
+    check_storage(storage)
+    tensors = parts.tensors | (parts.read_head() if parts.read_head is not None else {})
+    head = {name: tensor for name, tensor in tensors.items() if name.startswith("head.")}
+    body = {name: tensor for name, tensor in tensors.items() if name not in head}
     with atomic_folder(folder, overwrite=overwrite) as partial:
-        _write_tensors(partial / TENSORS, {name: t.to(DTYPES[dtype]) for name, t in parts.tensors.items()}, parts)
-        config = {"format": FORMAT, "version": VERSION, "model": parts.config.to_dict(), "about": parts.about}
+        for name, group in ((TENSORS, body), (HEAD, head)):
+            if group or name == TENSORS:
+                _write_tensors(partial / name, group, storage)
+        config = {"format": FORMAT, "version": VERSION, "storage": storage, "model": parts.config.to_dict()}
+        config["about"] = parts.about
         if parts.mixes:
             config["mixes"] = [{"weights": list(weights), "gamma": gamma} for weights, gamma in parts.mixes]
         _write_json(partial / CONFIG, config)
         if parts.vocab is not None:
-            write_words(partial / VOCAB, parts.vocab)
+            is_large = sum(len(word) + 1 for word in parts.vocab) >= LARGE_WORDS
+            write_words(partial / (f"{VOCAB}.xz" if is_large else VOCAB), parts.vocab)
         if parts.lexicon is not None:
             _write_json(partial / LEXICON, {"chars": parts.lexicon.chars, "words": parts.lexicon.words})
         (partial / CARD).write_text(parts.card or _plain_card(parts), encoding="utf-8", newline="\n")
@@ -60,75 +73,110 @@ def save_store(folder: Path, parts: ModelParts, *, dtype: str = "float32", overw
         _write_json(partial / MANIFEST, {"format": FORMAT, "files": files})
 
 
-def read_store(folder: Path) -> ModelParts:
-    """Reads and verifies a folder written by `save_store`."""
-    check_manifest(folder)
+def check_storage(storage: str) -> None:
+    """Refuses a way to store numbers that there is not."""
+    if storage not in STORAGES:
+        raise ConfigError(f"storage is {storage!r}; a model is stored as {', '.join(STORAGES)}.")
+
+
+def read_store(folder: Path, *, late_head: bool = False) -> ModelParts:
+    """Reads and verifies a folder written by `save_store`; with `late_head`, its softmax only when it is called for."""
+    files = listed_files(folder)
+    for name in files:
+        if name != HEAD:  # checked when it is read
+            check_file(folder, name)
     settings = read_json(folder / CONFIG)
-    if settings.get("format") != FORMAT or settings.get("version") != VERSION:
+    if settings.get("format") != FORMAT or settings.get("version") not in (1, VERSION):
         raise WeightsError(
             f"{folder / CONFIG}: format {settings.get('format')!r} version {settings.get('version')!r}; "
-            f"expected {FORMAT!r} version {VERSION}.",
+            f"expected {FORMAT!r} version 1 or {VERSION}.",
             "A newer version of this package may be needed.",
         )
+    storage = settings.get("storage", "")
+    if storage not in ("", *STORAGES):
+        raise WeightsError(f"{folder / CONFIG}: storage {storage!r}; expected one of {', '.join(STORAGES)}.")
     try:
         config = BiLMConfig.from_dict(settings.get("model", {}))
         mixes = tuple((tuple(m["weights"]), float(m["gamma"])) for m in settings.get("mixes", ()))
         about = dict(settings.get("about", {}))
     except (ConfigError, KeyError, TypeError, ValueError) as error:
         raise WeightsError(f"{folder / CONFIG}: {error}") from error
+    plain = config.head is not None and config.head.kind == "softmax" and not config.head.tied
+    late = late_head and plain and HEAD in files
+    read_head = functools.partial(_read_head, folder, storage)
+    tensors = _read_tensors(folder / TENSORS, storage)
     return ModelParts(
         config=config,
-        tensors=_read_tensors(folder / TENSORS),
-        vocab=_read_vocab(folder / VOCAB),
+        tensors=tensors if late or HEAD not in files else tensors | read_head(),
+        vocab=_read_vocab(folder),
         lexicon=_read_lexicon(folder / LEXICON),
         mixes=mixes,
         card=(folder / CARD).read_text(encoding="utf-8", errors="replace") if (folder / CARD).exists() else "",
         about=about,
         format="elmo",
         source=str(folder),
+        storage=storage,
+        read_head=read_head if late else None,
     )
 
 
-def check_manifest(folder: Path) -> None:
-    """Every listed file is there with its size and sha256, or an error that names the first that is not."""
+def listed_files(folder: Path) -> dict[str, Any]:
+    """The manifest's table: file name -> size and sha256."""
     files = read_json(folder / MANIFEST).get("files")
     if not isinstance(files, dict) or not {TENSORS, CONFIG} <= set(files):
         raise WeightsError(f"{folder / MANIFEST}: does not list {TENSORS} and {CONFIG}.")
     for name, expected in files.items():
-        path = folder / name
         if Path(name).name != name or not isinstance(expected, dict):
             raise WeightsError(f"{folder / MANIFEST}: {name!r} is no file of this folder.")
-        if not path.is_file():
-            raise WeightsError(f"{path} is missing.", "The folder is incomplete: copy or download it again.")
-        if path.stat().st_size != expected.get("bytes") or sha256_file(path) != expected.get("sha256"):
-            raise WeightsError(f"{path} is not the file its manifest describes.", "Damaged or edited: get it again.")
+    return files
 
 
-def _write_tensors(path: Path, tensors: dict[str, Tensor], parts: ModelParts) -> None:
-    for name, tensor in tensors.items():
-        if tensor.dtype == torch.float16 and bool((tensor.isinf() & parts.tensors[name].isfinite()).any()):
+def check_file(folder: Path, name: str) -> None:
+    """A listed file is there with its size and sha256, or it is an error."""
+    path, expected = folder / name, listed_files(folder)[name]
+    if not path.is_file():
+        raise WeightsError(f"{path} is missing.", "The folder is incomplete: copy or download it again.")
+    if path.stat().st_size != expected.get("bytes") or sha256_file(path) != expected.get("sha256"):
+        raise WeightsError(f"{path} is not the file its manifest describes.", "Damaged or edited: get it again.")
+
+
+def _write_tensors(path: Path, tensors: dict[str, Tensor], storage: str) -> None:
+    stored = quantize.pack(tensors) if storage == "int8" else {n: t.to(DTYPES[storage]) for n, t in tensors.items()}
+    for name, tensor in stored.items():
+        if tensor.dtype == torch.float16 and bool((tensor.isinf() & tensors[name].isfinite()).any()):
             raise ConfigError(f"{name!r} has values too large for float16.", "Store the model as float32.")
     try:
-        save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, path)
+        save_file({name: tensor.contiguous() for name, tensor in stored.items()}, path)
     except SafetensorError as error:  # a full disk, in a voice of its own
         raise OSError(str(error)) from error
     path.chmod(path.parent.stat().st_mode & 0o666)  # it comes private; a model is for whoever may enter its folder
 
 
-def _read_tensors(path: Path) -> dict[str, Tensor]:
+def _read_tensors(path: Path, storage: str) -> dict[str, Tensor]:
     try:
         with safe_open(path, framework="pt") as file:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (no dict)
     except (SafetensorError, OSError, ValueError, MemoryError) as error:
         raise WeightsError(f"{path}: not readable as safetensors ({str(error)[:200]}).") from error
+    allowed = [*DTYPES.values(), *([torch.int8] if storage == "int8" else [])]
     for name, tensor in tensors.items():
-        if tensor.dtype not in DTYPES.values():
-            raise WeightsError(f"{path}: {name!r} holds {tensor.dtype}; expected {' or '.join(DTYPES)}.")
+        if tensor.dtype not in allowed:
+            raise WeightsError(f"{path}: {name!r} holds {tensor.dtype}; expected {storage or ' or '.join(DTYPES)}.")
+    return quantize.unpack(tensors, str(path)) if storage == "int8" else tensors
+
+
+def _read_head(folder: Path, storage: str) -> dict[str, Tensor]:
+    check_file(folder, HEAD)
+    tensors = _read_tensors(folder / HEAD, storage)
+    strays = [name for name in tensors if not name.startswith("head.")]
+    if strays:
+        raise WeightsError(f"{folder / HEAD}: {strays[0]!r} is no tensor of a softmax.", "The file is damaged.")
     return tensors
 
 
-def _read_vocab(path: Path) -> tuple[str, ...] | None:
-    return read_words(path) if path.exists() else None
+def _read_vocab(folder: Path) -> tuple[str, ...] | None:
+    path = next((p for p in (folder / VOCAB, folder / f"{VOCAB}.xz") if p.exists()), None)
+    return None if path is None else read_words(path)
 
 
 def _read_lexicon(path: Path) -> Lexicon | None:

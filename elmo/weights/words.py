@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import lzma
 import zlib
 from collections.abc import Iterable
 from lzma import LZMAError
@@ -25,9 +26,9 @@ def read_words(path: Path) -> tuple[str, ...]:
 
 
 def write_words(path: Path, words: Iterable[str]) -> None:
-    """The words one a line, as `read_words` reads them."""
-    with open(path, "w", encoding="utf-8", newline="\n") as file:
-        file.writelines(f"{word}\n" for word in words)
+    """The words one a line, as `read_words` reads them; compressed where the name ends in .xz."""
+    data = "".join(f"{word}\n" for word in words).encode("utf-8")
+    path.write_bytes(lzma.compress(data) if path.suffix == ".xz" else data)
 
 
 def parse_words(data: bytes, source: str) -> tuple[str, ...]:

@@ -55,7 +55,8 @@ def test_the_command_line_finds_and_refuses(tmp_path, capsys) -> None:
     assert done.returncode == 0
     assert done.stdout.count("[") == 2
     assert elmo_inside(capsys, *words, "--layers", "all").returncode == 2
-    assert elmo_inside(capsys, "similar", "My cat .", "horse", str(tmp_path / "c.txt")).returncode == 1
+    wrong = elmo_inside(capsys, "similar", "My cat .", "horse", str(tmp_path / "c.txt"), "--model", "tiny-random")
+    assert wrong.returncode == 1
     demo = elmo_inside(capsys, "demo", "--model", "tiny-random", "--json")
     assert '"trained": false' in demo.stdout
     score = elmo_inside(capsys, "score", "A cat .", "--model", "tiny-random")

@@ -8,14 +8,19 @@ from test_main import elmo
 
 from elmo.weights.catalogue import KNOWN
 from elmo.weights.known import tiny_random
+from elmo.weights.places import SHIPPED
 from elmo.weights.store import save_store
+
+
+def shipped_names() -> list[str]:
+    return sorted(path.parent.name for path in SHIPPED.glob("*/manifest.json"))
 
 
 def test_table_has_every_model(tmp_path):
     done = elmo("models", env={"ELMO_HOME": str(tmp_path)})
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
-    assert [line.split()[0] for line in lines] == ["name", "default", "tiny-random", *KNOWN]
+    assert [line.split()[0] for line in lines] == ["name", "default", "tiny-random", *shipped_names(), *KNOWN]
     small = next(line for line in lines if line.startswith("small "))
     assert small.split()[1:5] == ["en", "13,593,296", "256", "no"]
     assert "1 Billion Word" in small
@@ -28,6 +33,8 @@ def test_what_is_here_is_marked(tmp_path):
     here = {row["name"]: row["path"] for row in rows if row["path"]}
     assert here["small"] == str(tmp_path / "models" / "small")
     assert here["my-own"] == str(tmp_path / "models" / "my-own")
+    mine = next(row for row in rows if row["name"] == "my-own")
+    assert (mine["parameters"], mine["dim"]) == (645_904, 128)  # from its config, without torch
     assert "medium" not in here
     assert next(row for row in rows if row["name"] == "original")["files"][1]["num_bytes"] == 374_434_792
 

@@ -90,7 +90,7 @@ def test_vocabulary_keeps_its_lines(tmp_path):
 
 def test_float16_halves_the_file_and_rounds(tmp_path, stored):
     parts = read_store(stored)
-    save_store(tmp_path / "half", parts, dtype="float16")
+    save_store(tmp_path / "half", parts, storage="float16")
     half = read_store(tmp_path / "half")
     sizes = [(folder / "model.safetensors").stat().st_size for folder in (stored, tmp_path / "half")]
     assert 1.9 < sizes[0] / sizes[1] < 2.1
@@ -104,13 +104,13 @@ def test_value_too_large_for_float16_is_refused(tmp_path):
     parts = tiny_random()
     parts.tensors["stacks.0.layers.0.bias"][0] = 1e6
     with pytest.raises(ConfigError, match="too large for float16"):
-        save_store(tmp_path / "m", parts, dtype="float16")
+        save_store(tmp_path / "m", parts, storage="float16")
     assert list(tmp_path.iterdir()) == []
 
 
 def test_unknown_dtype_and_occupied_folder(tmp_path, stored):
     with pytest.raises(ConfigError, match="float64"):
-        save_store(tmp_path / "n", tiny_random(), dtype="float64")
+        save_store(tmp_path / "n", tiny_random(), storage="float64")
     with pytest.raises(OutputError, match="exists"):
         save_store(stored, tiny_random())
     save_store(stored, dataclasses.replace(tiny_random(), vocab=tuple(VOCAB)), overwrite=True)

@@ -7,12 +7,9 @@ rounding instead of to the last bit.
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import os
 from pathlib import Path
 from typing import Any
-
-import torch
 
 from elmo import __version__
 from elmo.embed.choice import Choice
@@ -21,6 +18,7 @@ from elmo.embed.dump.options import DumpOptions
 from elmo.embed.dump.part import Layout
 from elmo.embed.dump.target import is_stream
 from elmo.embed.embedder import Embedder
+from elmo.embed.identity import model_identity
 from elmo.errors import DataError
 from elmo.files import sha256_file
 
@@ -60,19 +58,6 @@ def layout_of(embedder: Embedder, choice: Choice, options: DumpOptions) -> Layou
         pooled=options.pool is not None,
         dtype=options.dtype,
     )
-
-
-def model_identity(embedder: Embedder) -> str:
-    """A checksum of everything in a model that shapes its vectors; the softmax does not."""
-    digest = hashlib.sha256(repr(dataclasses.replace(embedder.model.config, head=None)).encode())
-    digest.update(type(embedder.indexer).__name__.encode())
-    for row in (embedder.indexer.begin, embedder.indexer.end):
-        digest.update(row.tobytes())
-    for name, tensor in sorted(embedder.model.state_dict().items()):
-        if not name.startswith("head."):
-            digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
-            digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
-    return digest.hexdigest()
 
 
 class Unchanged:

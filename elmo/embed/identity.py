@@ -1,0 +1,29 @@
+"""What a model's vectors depend on, as one checksum: what is computed with one model may be kept for that model."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from typing import TYPE_CHECKING
+
+import torch
+
+if TYPE_CHECKING:
+    from elmo.embed.embedder import Embedder
+
+
+def model_identity(embedder: Embedder) -> str:
+    """A checksum of everything in a model that shapes its vectors, the same for every file it may lie in.
+
+    The softmax does not shape them: it is left out, and left on disk where it still is.
+    """
+    digest = hashlib.sha256(repr(dataclasses.replace(embedder.model.config, head=None)).encode())
+    digest.update(type(embedder.indexer).__name__.encode())
+    for row in (embedder.indexer.begin, embedder.indexer.end):
+        digest.update(row.tobytes())
+    model = embedder.model
+    tensors = model.token_encoder.state_dict(prefix="token_encoder.") | model.stacks.state_dict(prefix="stacks.")
+    for name, tensor in sorted(tensors.items()):
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
+    return digest.hexdigest()
