@@ -1,0 +1,63 @@
+"""`elmo probe`: what frozen vectors know, layer by layer: parts of speech, named entities, word senses."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from elmo.errors import ConfigError
+
+KINDS = ("pos", "ner", "wsd", "wic")
+EXAMPLE = "elmo probe pos treebanks/en_ewt --model my-model/ --out pos.json"
+
+
+def run(
+    kind: Annotated[str, typer.Argument(help="pos, ner, wsd or wic.")],
+    data: Annotated[
+        list[str],
+        typer.Argument(
+            help="pos, ner: train, dev and test files, their folder, or how their names begin. "
+            "wsd: folder with SemCor, Evaluation_Datasets, index.sense. wic: folder with train.data.txt."
+        ),
+    ],
+    model: Annotated[str, typer.Option(help="Name, folder or file of the model.")] = "default",
+    vectors: Annotated[
+        str | None, typer.Option(help="Probe static vectors instead: word2vec's text format, compressed by suffix.")
+    ] = None,
+    column: Annotated[str, typer.Option(help="Which tags of a treebank: xpos or upos.")] = "xpos",
+    epochs: Annotated[int, typer.Option(min=1, help="Most passes over the training words (pos, ner).")] = 12,
+    seed: Annotated[int, typer.Option(help="Of the order of words and the first weights (pos, ner).")] = 0,
+    limit: Annotated[int | None, typer.Option(min=1, help="Only so many sentences of each file: a quick look.")] = None,
+    cache: Annotated[
+        Path | None, typer.Option(help="Keep vectors in this folder and use them again (pos, ner; float16).")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Write the record to this file (JSON).")] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda, mps.")] = "auto",
+    as_json: Annotated[bool, typer.Option("--json", help="Print the record instead of a table.")] = False,
+) -> None:
+    """Fit or measure a small reader on frozen vectors, for every layer in one pass over the text."""
+    if kind not in KINDS:
+        raise ConfigError(f"There is no probe {kind!r}.", f"Expected one of {', '.join(KINDS)}.")
+    if column not in ("xpos", "upos"):
+        raise ConfigError(f"--column is {column!r}.", "Expected xpos or upos.")
+    import elmo
+    from elmo.embed.load import choose_device
+    from elmo.files import atomic_file
+    from elmo.probes.linear import FitConfig
+    from elmo.probes.run import run_probe
+    from elmo.probes.table import table
+    from elmo.probes.vectors import ModelVectors, VectorSource, read_static_vectors
+
+    source: VectorSource
+    source = read_static_vectors(vectors) if vectors else ModelVectors(elmo.load(model, device=device))
+    record = run_probe(
+        kind, source, data, column=column, config=FitConfig(epochs=epochs, seed=seed), limit=limit, cache=cache,
+        device=choose_device(device), show=True,
+    )  # fmt: skip
+    if out is not None:
+        with atomic_file(out) as partial:
+            partial.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+    print(json.dumps(record) if as_json else table(record))

@@ -1,0 +1,129 @@
+"""Text with word senses: SemCor, Raganato's evaluation sets, and WordNet's list of senses.
+
+A target is a span of words: multiwords ("took_place", "old age") are split into their words, since no model was
+trained on joined ones, and Penn Treebank's quotes and brackets become plain characters again.
+"""
+
+from __future__ import annotations
+
+import json
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+from elmo.errors import DataError
+from elmo.files import open_bytes
+from elmo.text.lines import read_lines
+
+Lemma = tuple[str, str]  # lower-cased, multiwords joined by _; and n, v, a or r
+
+POS_OF_KEY = {"1": "n", "2": "v", "3": "a", "4": "r", "5": "a"}  # the digit after % in a sense key
+POS_OF_TAG = {"NOUN": "n", "VERB": "v", "ADJ": "a", "ADV": "r"}
+PLAIN = {"``": '"', "''": '"', "-LRB-": "(", "-RRB-": ")", "-LSB-": "[", "-RSB-": "]", "-LCB-": "{", "-RCB-": "}"}
+
+
+@dataclass(frozen=True)
+class Target:
+    """Words begin..end of a sentence stand for one lemma in one or more of these senses."""
+
+    begin: int
+    end: int
+    lemma: Lemma
+    senses: tuple[str, ...]  # WordNet sense keys, any of which is right
+
+
+@dataclass(frozen=True)
+class SenseText:
+    """A sentence and its targets."""
+
+    tokens: list[str]
+    targets: list[Target]
+
+
+def lemma_of(sense: str) -> Lemma:
+    """The lemma a sense key belongs to: took_place%2:30:00:: to (took_place, v)."""
+    word, _, rest = sense.partition("%")
+    if rest[:1] not in POS_OF_KEY:
+        raise DataError(f"{sense!r} is no WordNet sense key.", "Expected one like bank%1:17:01::.")
+    return word.lower(), POS_OF_KEY[rest[0]]
+
+
+def read_semcor(path: str | Path, *, limit: int | None = None) -> Iterator[SenseText]:
+    """SemCor's sentences, streamed: JSON lines of [form, lemma, POS, sense keys], or Raganato's XML."""
+    if ".xml" in Path(path).suffixes:
+        yield from islice(read_raganato(path), limit)
+        return
+    for number, line in enumerate(islice(read_lines(path), limit), 1):
+        try:
+            words = [(token[0], token[3] if len(token) > 3 else ()) for token in json.loads(line)["tokens"]]
+        except (ValueError, KeyError, IndexError, TypeError) as error:
+            raise DataError(f"{path}:{number}: not a sentence of SemCor as JSON ({error}).") from error
+        yield _sense_text((form, [(lemma_of(keys[0]), tuple(keys))] if keys else []) for form, keys in words)
+
+
+def read_raganato(path: str | Path) -> Iterator[SenseText]:
+    """The sentences of NAME.data.xml, with the right senses from NAME.gold.key.txt beside it."""
+    path = Path(path)
+    gold_path = path.with_name(path.name.replace(".data.xml", ".gold.key.txt"))
+    gold = {line.split()[0]: tuple(line.split()[1:]) for line in read_lines(gold_path) if line.strip()}
+    try:
+        with open_bytes(path) as file:
+            for _, element in ElementTree.iterparse(file):
+                if element.tag == "sentence":
+                    yield _sense_text(_word(word, gold, path) for word in element)
+                    element.clear()
+    except ElementTree.ParseError as error:
+        raise DataError(f"{path}: not well-formed XML ({error}).") from error
+
+
+def _word(
+    word: ElementTree.Element, gold: dict[str, tuple[str, ...]], path: Path
+) -> tuple[str, list[tuple[Lemma, tuple[str, ...]]]]:
+    if word.tag != "instance":
+        return word.text or "", []
+    name = word.get("id", "")
+    if name not in gold:
+        raise DataError(f"{path}: the instance {name!r} has no sense in the gold file beside it.")
+    lemma = word.get("lemma", "").lower().replace(" ", "_")
+    return word.text or "", [((lemma, POS_OF_TAG[word.get("pos", "")]), gold[name])]
+
+
+def _sense_text(words: Iterable[tuple[str, Sequence[tuple[Lemma, tuple[str, ...]]]]]) -> SenseText:
+    tokens: list[str] = []
+    targets: list[Target] = []
+    for form, meant in words:
+        begin = len(tokens)
+        tokens += split_form(form)
+        targets += [Target(begin, len(tokens), lemma, senses) for lemma, senses in meant]
+    return SenseText(tokens, targets)
+
+
+def split_form(form: str) -> list[str]:
+    """The words of a form as running text has them; never empty."""
+    if form in PLAIN:
+        return [PLAIN[form]]
+    return form.replace("_", " ").split() or [form or "_"]
+
+
+class WordNet:
+    """The senses of each lemma in WordNet's own order, from index.sense: the first is the one used most."""
+
+    def __init__(self, senses: dict[Lemma, list[str]]) -> None:
+        self.senses = senses
+
+    def first(self, lemma: Lemma) -> str | None:
+        found = self.senses.get(lemma)
+        return found[0] if found else None
+
+
+def read_wordnet(path: str | Path) -> WordNet:
+    """WordNet from its file index.sense: sense key, synset, number of the sense, count."""
+    numbered: dict[Lemma, list[tuple[int, str]]] = {}
+    for number, line in enumerate(read_lines(path), 1):
+        parts = line.split()
+        if len(parts) < 3 or not parts[2].isdigit():
+            raise DataError(f"{path}:{number}: {line[:60]!r} is no line of WordNet's index.sense.")
+        numbered.setdefault(lemma_of(parts[0]), []).append((int(parts[2]), parts[0]))
+    return WordNet({lemma: [key for _, key in sorted(keys)] for lemma, keys in numbered.items()})

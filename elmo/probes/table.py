@@ -1,0 +1,53 @@
+"""A record as text: what `elmo probe` prints for a person."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+
+def table(record: Mapping[str, Any]) -> str:
+    """The views of a record, a line each, with the figures that need no vectors below."""
+    return {"wsd": _wsd, "wic": _wic}.get(str(record["probe"]), _tags)(record["scores"])
+
+
+def _tags(scores: Mapping[str, Any]) -> str:
+    lines = [f"{'layer':10} {'dev':>7} {'test':>7}  {scores['metric']}"]
+    for name, row in scores["views"].items():
+        shares = row.get("layer_weights")
+        note = f"  epoch {row['epoch']}" + (f", weights {' '.join(f'{s:.2f}' for s in shares)}" if shares else "")
+        lines.append(f"{name:10} {row['dev']:7.2f} {row['test']:7.2f}{note}")
+    lines.append(f"{'usual tag':10} {scores['usual_tag']['dev']:7.2f} {scores['usual_tag']['test']:7.2f}")
+    return "\n".join(lines)
+
+
+def _wsd(scores: Mapping[str, Any]) -> str:
+    columns = [name for name in scores["wordnet_first_sense"] if name != "ALL_but_dev"]
+    lines = [f"{'layer':22}" + "".join(f"{name[:3] + name[-2:] if len(name) > 6 else name:>7}" for name in columns)]
+
+    def line(title: str, row: Mapping[str, Any], note: str = "") -> None:
+        lines.append(f"{title:22}" + "".join(f"{row[name]:7.1f}" for name in columns) + note)
+
+    for name, forms in scores["views"].items():
+        line(name, forms["plain"], f"   {forms['plain']['no_back_off']:.1f} without back-off")
+        if "tuned" in forms:
+            line(f"{name} tuned", forms["tuned"], _choice(forms["tuned"]))
+    line("WordNet first sense", scores["wordnet_first_sense"])
+    line("SemCor most frequent", scores["semcor_most_frequent"])
+    return "\n".join(lines)
+
+
+def _choice(tuned: Mapping[str, Any]) -> str:
+    beyond = f"; {tuned['ALL_but_dev']:.1f} on the other sets" if "ALL_but_dev" in tuned else ""
+    return f"   {tuned['form']}, prior {tuned['prior']}{beyond}"
+
+
+def _wic(scores: Mapping[str, Any]) -> str:
+    splits = list(scores["always_same"])
+    heads = "".join(f"{split:>8}" for split in splits)
+    lines = [f"{'layer':10}{heads}   centred{heads[8:]}"]
+    for name, forms in scores["views"].items():
+        both = ["".join(f"{forms[form][split]:8.2f}" for split in splits) for form in ("plain", "centred")]
+        lines.append(f"{name:10}{both[0]}  {both[1]}")
+    lines.append(f"{'all same':10}" + "".join(f"{scores['always_same'][split]:8.2f}" for split in splits))
+    return "\n".join(lines)

@@ -1,0 +1,144 @@
+"""Where a probe's vectors come from: anything that gives every layer of every word of tokenised sentences, in order.
+
+The probes know nothing else of a model, so a biLM, static word vectors and other people's models stand side by side.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from elmo.embed.embedder import Embedder
+from elmo.embed.identity import model_identity
+from elmo.errors import ConfigError, DataError
+from elmo.text.lines import read_lines
+
+
+class VectorSource(Protocol):
+    """Frozen vectors for words in sentences."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def num_layers(self) -> int: ...
+
+    @property
+    def dim(self) -> int: ...
+
+    def layers(self, sentences: Iterable[Sequence[str]]) -> Iterator[np.ndarray]:
+        """(L, n, D) for each sentence, in order, without holding them all."""
+        ...
+
+    def identity(self) -> dict[str, Any]:
+        """What goes into a record to tell these vectors from all others."""
+        ...
+
+
+class ModelVectors:
+    """All layers of a biLM; each sentence on its own, whatever came before it."""
+
+    def __init__(self, embedder: Embedder) -> None:
+        if embedder.state == "carry":
+            raise ConfigError("Probes were asked for with state 'carry'.", "Use reset or warm: sentences stand alone.")
+        self.embedder = embedder
+
+    @property
+    def name(self) -> str:
+        return self.embedder.name
+
+    @property
+    def num_layers(self) -> int:
+        return self.embedder.num_layers
+
+    @property
+    def dim(self) -> int:
+        return self.embedder.dim
+
+    def layers(self, sentences: Iterable[Sequence[str]]) -> Iterator[np.ndarray]:
+        return self.embedder.stream(sentences, layers="all")
+
+    def identity(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "sha256": model_identity(self.embedder),
+            "layers": self.num_layers,
+            "dim": self.dim,
+            "trained": self.embedder.trained,
+            "dtype": self.embedder.dtype,
+            "state": self.embedder.state,
+        }
+
+
+class StaticVectors:
+    """One vector a word whatever its context: a single layer. Unknown words are tried in lower case, then are zero."""
+
+    def __init__(self, table: Mapping[str, int], matrix: np.ndarray, *, name: str = "", sha256: str = "") -> None:
+        self._rows, self.matrix, self._name, self._sha256 = table, matrix, name, sha256
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    @property
+    def num_layers(self) -> int:
+        return 1
+
+    @property
+    def dim(self) -> int:
+        return int(self.matrix.shape[1])
+
+    def layers(self, sentences: Iterable[Sequence[str]]) -> Iterator[np.ndarray]:
+        for sentence in sentences:
+            found = np.zeros((1, len(sentence), self.dim), dtype=np.float32)  # (1, n, D)
+            for place, word in enumerate(sentence):
+                row = self._rows.get(word, self._rows.get(word.lower(), -1))
+                if row >= 0:
+                    found[0, place] = self.matrix[row]
+            yield found
+
+    def identity(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "file_sha256": self._sha256,
+            "layers": 1,
+            "dim": self.dim,
+            "words": len(self.matrix),
+        }
+
+
+def read_static_vectors(path: str, *, limit: int | None = None) -> StaticVectors:
+    """Vectors in word2vec's or GloVe's text format: a word and its numbers a line, the line of counts optional.
+
+    With `limit` only the first so many words, which such files order by frequency. Of a word given twice the first
+    counts.
+    """
+    rows: dict[str, int] = {}
+    vectors: list[np.ndarray] = []
+    digest = hashlib.sha256()
+    dim: int | None = None
+    for number, line in enumerate(read_lines(path), 1):
+        digest.update(line.encode() + b"\n")
+        parts = line.rstrip().split(" ")
+        if number == 1 and len(parts) == 2 and all(part.isdigit() for part in parts):
+            dim = int(parts[1])
+            continue
+        dim = dim or len(parts) - 1
+        if len(parts) < dim + 1 or dim < 1:
+            raise DataError(f"{path}:{number}: {len(parts) - 1} numbers were found; expected {dim}.")
+        word = " ".join(parts[:-dim])  # some published files have words with spaces in them
+        if word in rows:
+            continue
+        try:
+            vectors.append(np.array(parts[-dim:], dtype=np.float32))
+        except ValueError as error:
+            raise DataError(f"{path}:{number}: {error}.", "Expected a word and its numbers, with spaces.") from error
+        rows[word] = len(vectors) - 1
+        if limit is not None and len(vectors) >= limit:
+            break
+    if not vectors:
+        raise DataError(f"{path}: no vectors were found.", "Expected word2vec's text format, not its binary one.")
+    return StaticVectors(rows, np.stack(vectors), name=str(path), sha256=digest.hexdigest())

@@ -1,0 +1,50 @@
+"""`elmo probe` in a real process, on an untrained model and on static vectors."""
+
+from __future__ import annotations
+
+import json
+
+from test_main import elmo
+
+SENTENCE = "1\tDogs\tdog\tNOUN\tNNS\t_\n2\tbark\tbark\tVERB\tVBP\t_\n3\t.\t.\tPUNCT\t.\t_\n\n"
+
+
+def write_treebank(folder):
+    for split in ("train", "dev", "test"):
+        (folder / f"x-{split}.conllu").write_text(SENTENCE * 8, encoding="utf-8")
+    return str(folder / "x")
+
+
+def test_pos_prints_a_table_and_writes_the_record(tmp_path):
+    data, out = write_treebank(tmp_path), tmp_path / "record.json"
+    cache = tmp_path / "kept"
+    options = ("--model", "tiny-random", "--out", str(out), "--cache", str(cache), "--limit", "6", "--device", "cpu")
+    done = elmo("probe", "pos", data, *options)
+    assert done.returncode == 0, done.stderr
+    first_words = [line.split()[0] for line in done.stdout.splitlines()]
+    assert first_words == ["layer", "0", "1", "2", "mix", "concat", "usual"]
+    record = json.loads(out.read_text(encoding="utf-8"))
+    assert record["counts"]["train_sentences"] == 6
+    assert record["vectors"]["trained"] is False
+    assert record["scores"]["usual_tag"]["test"] == 100.0
+    assert len(list(cache.glob("*.npy"))) == 1, "the three splits hold the same sentences"
+
+
+def test_static_vectors_have_one_layer(tmp_path):
+    data = write_treebank(tmp_path)
+    vectors = tmp_path / "a.vec"
+    vectors.write_text("3 2\nDogs 1 0\nbark 0 1\n. -1 -1\n", encoding="utf-8")
+    done = elmo("probe", "pos", data, "--vectors", str(vectors), "--column", "upos", "--json", "--device", "cpu")
+    assert done.returncode == 0, done.stderr
+    record = json.loads(done.stdout)
+    assert list(record["scores"]["views"]) == ["0"]
+    assert record["settings"]["column"] == "upos"
+
+
+def test_wrong_questions_are_explained(tmp_path):
+    unknown = elmo("probe", "syntax", str(tmp_path))
+    assert unknown.returncode == 2
+    assert "pos, ner, wsd, wic" in unknown.stderr
+    nothing = elmo("probe", "wsd", str(tmp_path), "--model", "tiny-random")
+    assert nothing.returncode == 2
+    assert "no semcor was found" in nothing.stderr

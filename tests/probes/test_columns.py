@@ -1,0 +1,70 @@
+"""CoNLL-U and IOB2 files, and how the three files of a corpus are found."""
+
+from __future__ import annotations
+
+import pytest
+
+from elmo.errors import ConfigError, DataError
+from elmo.probes.columns import Tagged, find_splits, read_tagged
+
+TREEBANK = """# sent_id = 1
+# text = Don't go
+1-2\tDon't\t_\t_\t_\t_\t_\t_\t_\t_
+1\tDo\tdo\tAUX\tVB\t_\t0\troot\t_\t_
+2\tn't\tnot\tPART\tRB\t_\t1\tadvmod\t_\t_
+2.1\tnothing\t_\tX\tXX\t_\t_\t_\t_\t_
+3\tgo\tgo\tVERB\tVB\t_\t1\tx\t_\t_
+
+1\t#\t#\tSYM\t#\t_\t0\troot\t_\t_
+
+1\tja\tja\tINTJ\t_\t_\t0\troot\t_\t_
+"""
+
+
+def write(path, text):
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_treebank_words_are_those_with_whole_numbers(tmp_path):
+    path = write(tmp_path / "a.conllu", TREEBANK)
+    assert read_tagged(path, "xpos") == [
+        Tagged(["Do", "n't", "go"], ["VB", "RB", "VB"]),
+        Tagged(["#"], ["#"]),  # the third has no xpos
+    ]
+    assert [s.tags for s in read_tagged(path, "upos")] == [["AUX", "PART", "VERB"], ["SYM"], ["INTJ"]]
+    assert len(read_tagged(path, "upos", limit=1)) == 1
+
+
+def test_entities_are_the_third_column_and_a_last_blank_line_is_not_needed(tmp_path):
+    path = write(tmp_path / "a.iob2", "# newdoc\n1\tAl\tB-ORG\t-\tx\n2\tZaman\tI-ORG\n\n1\t:\tO")
+    assert read_tagged(path, "iob") == [Tagged(["Al", "Zaman"], ["B-ORG", "I-ORG"]), Tagged([":"], ["O"])]
+
+
+def test_a_short_line_is_named(tmp_path):
+    path = write(tmp_path / "a.conllu", "1\tword\n")
+    with pytest.raises(DataError, match=r"a\.conllu:1: 2 columns"):
+        read_tagged(path, "upos")
+
+
+def test_a_file_without_tags_is_refused(tmp_path):
+    path = write(tmp_path / "a.conllu", "1\tja\tja\tINTJ\t_\t_\t0\troot\t_\t_\n")
+    with pytest.raises(DataError, match="no xpos"):
+        read_tagged(path, "xpos")
+
+
+def test_splits_are_found_by_folder_and_by_beginning(tmp_path):
+    for name in ("en", "cy"):
+        for split in ("train", "dev", "test"):
+            write(tmp_path / f"{name}-ud-{split}.conllu", TREEBANK)
+    found = find_splits([tmp_path / "en"])
+    assert [path.name for path in found.values()] == [f"en-ud-{split}.conllu" for split in ("train", "dev", "test")]
+    with pytest.raises(ConfigError, match="cy-ud-train"):
+        find_splits([tmp_path])
+    (tmp_path / "sub").mkdir()
+    for split in ("train", "dev", "test"):
+        write(tmp_path / "sub" / f"{split}.iob2", "1\ta\tO\n")
+    assert [path.name for path in find_splits([tmp_path / "sub"]).values()] == ["train.iob2", "dev.iob2", "test.iob2"]
+    assert list(find_splits(["a", "b", "c"])) == ["train", "dev", "test"]
+    with pytest.raises(ConfigError, match="2 paths"):
+        find_splits(["a", "b"])

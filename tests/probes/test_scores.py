@@ -1,0 +1,51 @@
+"""Span F1 by conlleval's rules, on cases worked by hand."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from elmo.probes.scores import SpanScore, accuracy, span_score, spans
+
+
+@pytest.mark.parametrize(
+    ("tags", "expected"),
+    [
+        ("O B-PER I-PER O", [(1, 3, "PER")]),
+        ("B-PER B-PER", [(0, 1, "PER"), (1, 2, "PER")]),
+        ("O I-LOC I-LOC", [(1, 3, "LOC")]),  # a span may begin with I-
+        ("B-PER I-LOC", [(0, 1, "PER"), (1, 2, "LOC")]),  # another type begins another span
+        ("I-ORG O I-ORG", [(0, 1, "ORG"), (2, 3, "ORG")]),
+        ("B-X-Y I-X-Y", [(0, 2, "X-Y")]),
+        ("O O", []),
+        ("", []),
+    ],
+)
+def test_spans_are_read_as_conlleval_reads_them(tags, expected):
+    assert spans(tags.split()) == expected
+
+
+def test_span_score_counts_exact_spans_only():
+    gold = [["B-PER", "I-PER", "O", "B-LOC"], ["B-ORG", "O"]]  # 3 spans
+    guess = [["B-PER", "O", "O", "B-LOC"], ["B-ORG", "B-ORG"]]  # 4 spans, 2 right: LOC and the first ORG
+    score = span_score(guess, gold)
+    assert score == SpanScore(right=2, found=4, wanted=3)
+    assert score.precision == pytest.approx(50.0)
+    assert score.recall == pytest.approx(200 / 3)
+    assert score.f1 == pytest.approx(400 / 7)  # 2 * 2 / (4 + 3)
+
+
+def test_no_spans_score_zero():
+    assert span_score([["O"]], [["O"]]).f1 == 0.0
+
+
+@given(st.lists(st.sampled_from(["O", "B-A", "I-A", "B-B", "I-B"])))
+def test_spans_cover_exactly_the_words_that_are_not_outside(tags):
+    covered = [place for begin, end, _ in spans(tags) for place in range(begin, end)]
+    assert covered == [place for place, tag in enumerate(tags) if tag != "O"]
+    assert span_score([tags], [tags]).f1 == (100.0 if covered else 0.0)
+
+
+def test_accuracy_is_in_percent():
+    assert accuracy(["a", "b", "c", "d"], ["a", "b", "x", "d"]) == 75.0

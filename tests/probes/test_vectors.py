@@ -1,0 +1,73 @@
+"""Where vectors come from: models, static files, and the arrays probes keep of them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from made_vectors import MadeVectors
+
+import elmo
+from elmo.errors import ConfigError, DataError
+from elmo.probes.features import gather
+from elmo.probes.vectors import ModelVectors, read_static_vectors
+
+
+def write(path, text):
+    path.write_text(text, encoding="utf-8")
+    return str(path)
+
+
+def test_model_gives_all_layers_and_says_who_it_is():
+    embedder = elmo.load("tiny-random", device="cpu")
+    source = ModelVectors(embedder)
+    sentences = [["The", "cat"], [], ["sat", "."]]
+    found = list(source.layers(sentences))
+    for one, expected in zip(found, embedder.layers(sentences), strict=True):
+        np.testing.assert_array_equal(one, expected)
+    identity = source.identity()
+    assert (identity["name"], identity["layers"], identity["dim"]) == ("tiny-random", 3, 128)
+    assert identity["sha256"] == ModelVectors(elmo.load("tiny-random")).identity()["sha256"]
+
+
+def test_model_with_carried_state_is_refused():
+    with pytest.raises(ConfigError, match="carry"):
+        ModelVectors(elmo.load("tiny-random", state="carry"))
+
+
+@pytest.mark.parametrize("head", ["3 2\n", ""])
+def test_static_vectors_with_and_without_the_line_of_counts(tmp_path, head):
+    source = read_static_vectors(write(tmp_path / "a.vec", f"{head}the 1 2\n. . 3 4\ncat 5 6 \n"))
+    assert (source.num_layers, source.dim) == (1, 2)
+    (layers,) = source.layers([["cat", "The", "dog", ". ."]])
+    np.testing.assert_array_equal(layers, [[[5, 6], [1, 2], [0, 0], [3, 4]]])
+
+
+def test_static_vectors_cut_short_are_named(tmp_path):
+    with pytest.raises(DataError, match=r"a\.vec:3: 1 numbers"):
+        read_static_vectors(write(tmp_path / "a.vec", "2 2\nthe 1 2\ncat 5\n"))
+    with pytest.raises(DataError, match=r"a\.vec:2: could not"):
+        read_static_vectors(write(tmp_path / "a.vec", "2 2\nthe 1 x\n"))
+    with pytest.raises(DataError, match="no vectors"):
+        read_static_vectors(write(tmp_path / "a.vec", ""))
+
+
+def test_gathered_vectors_stand_in_the_order_of_the_words(tmp_path):
+    source = MadeVectors(lambda s, i: [[len(s[i]), i], [-len(s[i]), 10 * i]], 2, 2)
+    sentences = [["a", "bb"], [], ["ccc"]]
+    expected = [[[1, 0], [-1, 0]], [[2, 1], [-2, 10]], [[3, 0], [-3, 0]]]
+    np.testing.assert_array_equal(gather(source, sentences), expected)
+    first = gather(source, sentences, cache=tmp_path / "kept")
+    again = gather(source, sentences, cache=tmp_path / "kept")
+    assert source.calls == 2, "the third time they come from the file"
+    assert first.dtype == np.float16
+    np.testing.assert_array_equal(first, expected)
+    np.testing.assert_array_equal(again, expected)
+    gather(source, [["a", "b"]], cache=tmp_path / "kept")
+    assert source.calls == 3, "other sentences have other vectors"
+
+
+def test_vectors_that_float16_cannot_hold_are_refused():
+    with pytest.raises(DataError, match="float16"):
+        gather(MadeVectors(lambda s, i: [[1e6]], 1, 1), [["a"]])
+    with pytest.raises(DataError, match="float16"):
+        gather(MadeVectors(lambda s, i: [[float("nan")]], 1, 1), [["a"]])
