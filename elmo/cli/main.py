@@ -1,7 +1,8 @@
 """The `elmo` command: finds the asked verb, runs it, and turns whatever goes wrong into one line and an exit code.
 
 A verb is a line in VERBS and a file `elmo/cli/<verb>.py` with a typed function `run` (typer makes the flags and the
-help from it) and a string EXAMPLE shown below the help. Only the asked verb's file is imported, and no verb imports
+help from it) and a string EXAMPLE shown below the help. A verb of several commands has them in a dict COMMANDS, name:
+(function, example), and `run` holds what they share. Only the asked verb's file is imported, and no verb imports
 torch or numpy at its top, so help is quick.
 
 Exit codes: 0 done, 1 failed, 2 asked wrongly, 3 done in part (a verb raises typer.Exit(3)), 130 Ctrl-C, 143 SIGTERM.
@@ -32,11 +33,15 @@ VERBS = {  # verb: (module with `run` and EXAMPLE, one-line help)
     "convert": ("elmo.cli.convert", "Convert a model between formats."),
     "similar": ("elmo.cli.similar", "Find where a word is used as in a given sentence."),
     "score": ("elmo.cli.score", "Score sentences and words with a model's own softmax."),
-    "demo": ("elmo.cli.demo", "Show one word's vectors in six sentences."),
+    "demo": ("elmo.cli.demo", "Show what it is for: words in context, neighbours, substitutes, a picture."),
     "prepare": ("elmo.cli.prepare", "Prepare text for pretraining: tokenise, count words, write shards."),
     "pretrain": ("elmo.cli.pretrain", "Train a biLM on your own text."),
     "finetune": ("elmo.cli.finetune", "Take a model further on the text of a domain."),
     "perplexity": ("elmo.cli.perplexity", "Measure how well a model predicts text."),
+    "task": ("elmo.cli.task", "Train, evaluate and use the six task models, with and without ELMo."),
+    "probe": ("elmo.cli.probe", "Measure what a model's layers know: parts of speech, names, senses."),
+    "geometry": ("elmo.cli.geometry", "Measure how contextual each layer of a model is."),
+    "report": ("elmo.cli.report", "Put all tables and pictures of the paper, from saved records, on one page."),
     "doctor": ("elmo.cli.doctor", "Check this machine: versions, devices, golden vectors."),
 }
 
@@ -129,8 +134,14 @@ class _Verbs(TyperGroup):
             return None
         module_name, summary = VERBS[cmd_name]
         module = importlib.import_module(module_name)
+        epilog = f"Example: {module.EXAMPLE}"
         verb = typer.Typer(add_completion=False, rich_markup_mode=None)
-        verb.command(cmd_name, short_help=summary, epilog=f"Example: {module.EXAMPLE}")(module.run)
+        if not hasattr(module, "COMMANDS"):
+            verb.command(cmd_name, short_help=summary, epilog=epilog)(module.run)
+            return typer.main.get_command(verb)
+        verb.callback(short_help=summary, epilog=epilog, no_args_is_help=True)(module.run)
+        for name, (command, example) in module.COMMANDS.items():
+            verb.command(name, epilog=f"Example: {example}")(command)
         return typer.main.get_command(verb)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:

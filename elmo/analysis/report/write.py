@@ -1,0 +1,95 @@
+"""A report from records to files: measured, put on a page, written as HTML, Markdown and pictures."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from elmo.analysis.layer_tables import LAYERS, PLACES, make_rows
+from elmo.analysis.mix_weights import mix_rows
+from elmo.analysis.report.as_html import as_html
+from elmo.analysis.report.as_markdown import as_markdown
+from elmo.analysis.report.collect import Evidence
+from elmo.analysis.report.from_models import language_model_section, neighbours_section
+from elmo.analysis.report.from_probes import contexts_section, pos_section, wsd_section
+from elmo.analysis.report.from_tasks import (
+    TaskSources,
+    efficiency_section,
+    layers_section,
+    mixes_section,
+    places_section,
+    six_tasks,
+)
+from elmo.analysis.report.page import Page, Picture, Sources
+from elmo.analysis.report.patterns import Measured, Pattern, patterns, patterns_section
+from elmo.analysis.sample_efficiency import sample_efficiency
+from elmo.errors import ConfigError
+from elmo.files import atomic_file, explain_write
+
+HTML, MARKDOWN = "index.html", "README.md"
+
+
+def measure(evidence: Evidence, table: Sequence[Mapping[str, Any]]) -> Measured:
+    """What the records say. `table`: Table 1 as plain values, for it is the tasks' own to make."""
+    return Measured(
+        tasks=table,
+        layers=make_rows(LAYERS, evidence.tasks),
+        places=make_rows(PLACES, evidence.tasks),
+        efficiency=sample_efficiency(evidence.tasks),
+        mixes=mix_rows(evidence.tasks),
+        probes=evidence.probes,
+    )
+
+
+def make_page(
+    evidence: Evidence,
+    *,
+    table: Sequence[Mapping[str, Any]] = (),
+    table_picture: str = "",
+    notes: Mapping[str, str] | None = None,  # by a finding's key: why it is otherwise here
+    title: str = "ELMo: the paper's figures and ours",
+) -> tuple[Page, list[Pattern]]:
+    """The page, and the findings it opens with."""
+    measured = measure(evidence, table)
+    found = patterns(measured)
+    notes = notes or {}
+    unknown = notes.keys() - {one.key for one in found}
+    if unknown:
+        known = ", ".join(one.key for one in found)
+        raise ConfigError(f"There is no finding {sorted(unknown)[0]!r} to write a note on.", f"Known: {known}.")
+    sources = Sources()
+    tasks = TaskSources(sources, evidence.tasks)
+    sections = [
+        patterns_section(found, notes),
+        six_tasks(table, table_picture, tasks),
+        layers_section(measured.layers, tasks),
+        places_section(measured.places, tasks),
+        neighbours_section(evidence, sources),
+        wsd_section(evidence.probes, sources),
+        pos_section(evidence.probes, sources),
+        efficiency_section(measured.efficiency, tasks),
+        mixes_section(measured.mixes, tasks),
+        contexts_section(evidence.probes, evidence.geometries, sources),
+        language_model_section(evidence, sources),
+    ]
+    intro = (
+        f"Made from {len(evidence)} records. A figure that is a link leads to its record: the command, the settings "
+        "and the data it was made with. The paper's figures stand beside."
+    )
+    return Page(title=title, intro=intro, sections=sections, sources=list(sources.found.values())), found
+
+
+def write_page(page: Page, folder: str | Path) -> list[Path]:
+    """Writes index.html, README.md and the pictures that README.md shows; what else lies there stays."""
+    folder = Path(folder)
+    with explain_write(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    pictures = {
+        f"{part.name}.svg": part.svg for section in page.sections for part in section.parts if isinstance(part, Picture)
+    }
+    files = {**pictures, MARKDOWN: as_markdown(page, html_name=HTML), HTML: as_html(page)}
+    for name, text in files.items():
+        with atomic_file(folder / name) as partial:
+            partial.write_text(text, encoding="utf-8", newline="\n")
+    return [folder / name for name in files]

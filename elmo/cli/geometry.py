@@ -1,0 +1,54 @@
+"""`elmo geometry`: how contextual each layer of a model is, on a text."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+EXAMPLE = "elmo geometry text.txt --model my-model/ --out geometry.json"
+
+
+def run(
+    text: Annotated[Path, typer.Argument(help="Text, one sentence a line; compressed by suffix, - for stdin.")],
+    model: Annotated[str, typer.Option(help="Name, folder or file of the model.")] = "default",
+    tokenizer: Annotated[str, typer.Option(help="default, whitespace, spacy:LANG, moses:LANG.")] = "default",
+    limit: Annotated[int | None, typer.Option(min=1, help="Only the first so many sentences.")] = None,
+    min_count: Annotated[int, typer.Option(min=2, help="Occurrences a word needs.")] = 5,
+    out: Annotated[Path | None, typer.Option(help="Write the record to this file (JSON).")] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda, mps.")] = "auto",
+    as_json: Annotated[bool, typer.Option("--json", help="Print the record instead of a table.")] = False,
+) -> None:
+    """Measure anisotropy, self-similarity and likeness within sentences, layer by layer (Ethayarajh 2019)."""
+    from dataclasses import asdict
+    from itertools import islice
+
+    import elmo
+    from elmo.analysis.geometry import layer_geometry
+    from elmo.files import atomic_file, sha256_file
+    from elmo.text.lines import read_lines
+
+    embedder = elmo.load(model, tokenizer=tokenizer, device=device)
+    sentences = [[token.text for token in embedder.tokenize(line)] for line in islice(read_lines(text), limit)]
+    layers = layer_geometry(embedder, sentences, min_count=min_count, show=True)
+    words = ["elmo", "geometry", text.name, "--model", model, "--min-count", str(min_count)]
+    record = {
+        "command": " ".join([*words, *(["--limit", str(limit)] if limit else [])]),
+        "vectors": {"name": embedder.name, "trained": embedder.trained, "layers": embedder.num_layers},
+        "data": {"file": text.name, "sha256": None if str(text) == "-" else sha256_file(text)},
+        "counts": {"sentences": len(sentences), "words": sum(map(len, sentences))},
+        "geometry": [asdict(layer) for layer in layers],
+        "versions": {"elmo": elmo.__version__},
+    }
+    if out is not None:
+        with atomic_file(out) as partial:
+            partial.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+    if as_json:
+        print(json.dumps(record))
+        return
+    print(f"{'layer':>5}  {'different words':>15}  {'same word':>9}  {'in its sentence':>15}  {'length':>8}")
+    for one in layers:
+        cosines = f"{one.anisotropy:15.3f}  {one.self_similarity:9.3f}  {one.sentence_similarity:15.3f}"
+        print(f"{one.layer:>5}  {cosines}  {one.norm:8.2f}")

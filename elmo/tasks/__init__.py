@@ -1,0 +1,1 @@
+"""Task models with and without ELMo: read, train, evaluate, predict (paper section 4)."""

@@ -1,0 +1,59 @@
+"""Sample efficiency (the paper's section 5.4): the same model on shares of its training file, with and without ELMo.
+
+Few examples make an epoch of few updates. So that a small share is not merely trained too briefly, its epochs and its
+patience are raised until a run can make LEAST_UPDATES updates; on a whole file of usual size nothing changes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from elmo.errors import ConfigError
+from elmo.tasks.config import RunConfig
+from elmo.tasks.sweep import Cell
+
+SHARES = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0)  # of the training file
+LEAST_UPDATES = 300
+PATIENCE_SHARE = 4  # at least a fourth of the epochs pass without a better one before stopping
+
+
+def read_shares(text: str) -> tuple[float, ...]:
+    """Percents with commas between them, as shares in rising order, each once."""
+    try:
+        shares = sorted({round(float(part.strip().removesuffix("%")) / 100, 12) for part in text.split(",")})
+    except ValueError as error:
+        raise ConfigError(f"--shares is {text!r}.", "Expected percents with commas: 0.1,1,10,100") from error
+    if not all(0 < share <= 1 for share in shares):
+        raise ConfigError(f"--shares is {text!r}.", "Expected percents above 0, up to 100.")
+    return tuple(shares)
+
+
+def curve_cells(
+    base: RunConfig, num_examples: int, shares: Sequence[float] = SHARES, *, least_updates: int = LEAST_UPDATES
+) -> list[Cell]:
+    """Two cells a share, without and with ELMo, smallest share first; shares that leave no example are left out.
+
+    `num_examples`: of the whole training file.
+    """
+    cells = []
+    counts: set[int] = set()
+    for share in sorted(shares):
+        count = num_examples if share == 1 else round(share * num_examples)
+        if count < 1 or count in counts:
+            continue
+        counts.add(count)
+        epochs, patience = durations(base, count, least_updates)
+        for side, elmo in (("without", {"mode": "none"}), ("with", {})):
+            settings = {"data": {"fraction": share}, "train": {"epochs": epochs, "patience": patience}, "elmo": elmo}
+            cells.append(Cell(name=f"share-{100 * share:g}/{side}", settings=settings))
+    return cells
+
+
+def durations(base: RunConfig, count: int, least_updates: int = LEAST_UPDATES) -> tuple[int, int]:
+    """(epochs, patience) for so many examples."""
+    an_epoch = math.ceil(count / base.train.batch_size)
+    wanted = math.ceil(least_updates / an_epoch)
+    if wanted <= base.train.epochs:
+        return base.train.epochs, base.train.patience
+    return wanted, max(base.train.patience, wanted // PATIENCE_SHARE)

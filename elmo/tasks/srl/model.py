@@ -1,0 +1,81 @@
+"""The role tagger (He et al. 2017): a sentence with its predicate marked, a deep encoder, a tag a token, legal paths.
+
+[vectors; is this the predicate?] -> alternating LSTMs with highways -> scores of tags -> Viterbi under IOB2
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from elmo.tasks.elmo_input import TokenInputs
+from elmo.tasks.layers.dropout import TimeDropout
+from elmo.tasks.layers.viterbi import as_scores, bio_rules, viterbi
+from elmo.tasks.srl.encoder import AlternatingLSTM
+from elmo.tasks.task import Labels
+from elmo.tasks.tokens import TokenBatch
+
+
+@dataclass(frozen=True, kw_only=True)
+class SRLConfig:
+    """Shape of the tagger."""
+
+    hidden_dim: int = 200  # of a layer, in one direction (300 in the paper)
+    num_layers: int = 4  # half of them from right to left (8 in the paper)
+    mark_dim: int = 50  # of the vector that marks the predicate (100 in the paper)
+    input_dropout: float = 0.2
+    dropout: float = 0.1  # between layers
+    recurrent_gate: bool = False  # highways inside the recurrence, as published, and slow
+
+
+@dataclass(frozen=True)
+class SRLBatch:
+    """Sentences, where their predicate stands (B, T) as 0 or 1, and tags (B, T), -1 where not trained on; or None."""
+
+    tokens: TokenBatch
+    marks: Tensor
+    tags: Tensor | None
+
+
+class SRLModel(nn.Module):
+    """A tagger that cannot give tags which break IOB2. ELMo enters at the input, where the paper found it to help."""
+
+    def __init__(self, config: SRLConfig, labels: Labels, inputs: TokenInputs) -> None:
+        super().__init__()
+        self.inputs, self.labels = inputs, labels["tag"]
+        self.dropout = TimeDropout(config.input_dropout)
+        self.mark = nn.Embedding(2, config.mark_dim)
+        self.encoder = AlternatingLSTM(
+            inputs.dim + config.mark_dim,
+            config.hidden_dim,
+            config.num_layers,
+            dropout=config.dropout,
+            recurrent_gate=config.recurrent_gate,
+        )
+        self.project = nn.Linear(config.hidden_dim + inputs.output_dim, len(self.labels))
+        allowed, start, end = bio_rules(self.labels)
+        self.register_buffer("_allowed", as_scores(allowed), persistent=False)
+        self.register_buffer("_start", as_scores(start), persistent=False)
+        self.register_buffer("_end", as_scores(end), persistent=False)
+
+    def loss(self, batch: SRLBatch) -> Tensor:
+        """Cross entropy of the tags, mean over tokens."""
+        assert batch.tags is not None
+        scores = self.scores(batch).float().flatten(0, 1)  # (B*T, K)
+        return nn.functional.cross_entropy(scores, batch.tags.flatten(), ignore_index=-1)
+
+    def predict(self, batch: SRLBatch) -> list[list[str]]:
+        """The best legal tags of each sentence."""
+        shares = torch.log_softmax(self.scores(batch).float(), dim=-1)  # (B, T, K)
+        rules = [self.get_buffer(name) for name in ("_allowed", "_start", "_end")]
+        best, _ = viterbi(shares, batch.tokens.mask, *rules)
+        return [[self.labels[number] for number in row] for row in best]
+
+    def scores(self, batch: SRLBatch) -> Tensor:
+        """(B, T, K)."""
+        embedded = self.inputs(batch.tokens)
+        marked = torch.cat([self.dropout(embedded.vectors), self.mark(batch.marks)], dim=-1)  # (B, T, D + mark)
+        hidden = self.encoder(marked * batch.tokens.mask[:, :, None], batch.tokens.mask)  # (B, T, H)
+        return self.project(self.inputs.at_output(hidden, embedded))

@@ -1,0 +1,95 @@
+"""Semantic roles as one value for the framework: sentences with a predicate in, tags out, F1 of arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from elmo.errors import DataError
+from elmo.tasks.bio import spans_of_tags
+from elmo.tasks.srl.data import Example, read_examples
+from elmo.tasks.srl.model import SRLBatch, SRLConfig, SRLModel
+from elmo.tasks.srl.score import METRIC, score
+from elmo.tasks.task import Labels, Piece, Task
+from elmo.tasks.tokens import BatchMaker
+from elmo.text.tokenize import Tokenizer
+
+
+def labels(examples: Sequence[Example]) -> Labels:
+    """O, and B- and I- of every role that occurs."""
+    roles = sorted({tag[2:] for example in examples for tag in example.tags or () if tag != "O"})
+    if not roles:
+        raise DataError("The training file has no argument: every tag is O.")
+    return {"tag": ("O", *(f"{prefix}-{role}" for role in roles for prefix in "BI"))}
+
+
+def collate(examples: Sequence[Example], maker: BatchMaker) -> SRLBatch:
+    """Padded sentences; tags that training never saw are not trained on, and are scored as missed."""
+    tokens = maker.tokens([example.tokens for example in examples])
+    marks = np.zeros(tokens.mask.shape, dtype=np.int64)  # (B, T)
+    tags = np.full(tokens.mask.shape, -1, dtype=np.int64)  # (B, T)
+    for row, example in enumerate(examples):
+        marks[row, example.predicate] = 1
+        if example.tags is not None:
+            tags[row, : len(example.tokens)] = [maker.number("tag", tag) for tag in example.tags]
+    is_labelled = all(example.tags is not None for example in examples)
+    return SRLBatch(tokens=tokens, marks=torch.from_numpy(marks), tags=torch.from_numpy(tags) if is_labelled else None)
+
+
+def from_text(fields: Sequence[str], tokenize: Tokenizer) -> Example:
+    """A sentence, and its predicate as a word of it; of several equal words the first."""
+    tokens = tuple(token.text for token in tokenize(fields[0]))
+    if fields[1] not in tokens:
+        raise DataError(f"The predicate {fields[1]!r} is no word of {' '.join(tokens)!r}.")
+    return Example(tokens=tokens, predicate=tokens.index(fields[1]))
+
+
+def render(example: Example, tags: Sequence[str]) -> list[Piece]:
+    """The sentence, arguments and predicate marked with their roles."""
+    pieces: list[Piece] = []
+    end = 0
+    for span in spans_of_tags(tags):
+        pieces += [Piece(" ".join(example.tokens[end : span.first]))] if span.first > end else []
+        pieces.append(Piece(" ".join(example.tokens[span.first : span.last + 1]), span.label))
+        end = span.last + 1
+    return pieces + ([Piece(" ".join(example.tokens[end:]))] if end < len(example.tokens) else [])
+
+
+def as_json(example: Example, tags: Sequence[str]) -> dict[str, Any]:
+    arguments = [
+        {"role": s.label, "first": s.first, "last": s.last, "text": " ".join(example.tokens[s.first : s.last + 1])}
+        for s in spans_of_tags(tags)
+        if s.label != "V"
+    ]
+    return {
+        "tokens": list(example.tokens),
+        "predicate": example.predicate,
+        "tags": list(tags),
+        "arguments": arguments,
+    }
+
+
+TASK = Task(
+    name="srl",
+    title="SRL",
+    metric=METRIC,
+    fields=("text", "predicate"),
+    model_config=SRLConfig,
+    read=read_examples,
+    labels=labels,
+    collate=collate,
+    build=SRLModel,
+    score=score,
+    from_text=from_text,
+    render=render,
+    as_json=as_json,
+    defaults={
+        "words": {"dim": 100, "tuned": True},
+        "elmo": {"penalty": 0.001, "dropout": 0.1, "place": "input"},
+        "optim": {"name": "adam", "lr": 2e-3, "clip_norm": 1.0, "halve_after": 2},
+        "train": {"batch_size": 64, "epochs": 30, "patience": 5},
+    },
+)

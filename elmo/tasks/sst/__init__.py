@@ -1,0 +1,1 @@
+"""Sentiment in five classes: biattentive classification network."""

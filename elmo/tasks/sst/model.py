@@ -1,0 +1,82 @@
+"""The biattentive classification network (McCann et al. 2017): a sentence read against itself, pooled four ways.
+
+vectors -> ReLU layer -> biLSTM -> attention to itself -> biLSTM (the integrator) -> [max; mean; min; attended]
+        -> three normalised maxout layers -> five classes
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from elmo.tasks.elmo_input import TokenInputs
+from elmo.tasks.layers.attention import attend, masked_max, masked_mean, masked_min, masked_softmax
+from elmo.tasks.layers.encoder import BiRNN
+from elmo.tasks.layers.maxout import Maxout
+from elmo.tasks.task import Labels
+from elmo.tasks.tokens import TokenBatch
+
+
+@dataclass(frozen=True, kw_only=True)
+class SSTConfig:
+    """Shape of the classifier."""
+
+    hidden_dim: int = 100  # of a direction, and of the first layer (300 in the paper)
+    phrases: bool = True  # train on every phrase of the trees, not on whole sentences alone
+    input_dropout: float = 0.25
+    dropout: float = 0.25  # before the maxout layers
+    maxout_pieces: int = 4
+
+
+@dataclass(frozen=True)
+class SSTBatch:
+    """Sentences and their classes (B,); None: not known."""
+
+    tokens: TokenBatch
+    classes: Tensor | None
+
+
+class SSTModel(nn.Module):
+    """A biattentive classifier of single sentences."""
+
+    def __init__(self, config: SSTConfig, labels: Labels, inputs: TokenInputs) -> None:
+        super().__init__()
+        H, K = config.hidden_dim, len(labels["class"])
+        self.inputs = inputs
+        self.dropout = nn.Dropout(config.input_dropout)
+        self.first = nn.Linear(inputs.dim, H)
+        self.encoder = BiRNN(H, H)
+        self.integrator = BiRNN(3 * self.encoder.dim, H)
+        pooled_dim = self.integrator.dim + inputs.output_dim
+        self.attention = nn.Linear(pooled_dim, 1)
+        widths = (4 * pooled_dim, pooled_dim, pooled_dim // 2)
+        self.maxout = nn.Sequential(
+            Maxout(widths[0], widths[1], config.maxout_pieces, dropout=config.dropout),
+            Maxout(widths[1], widths[2], config.maxout_pieces, dropout=config.dropout),
+            Maxout(widths[2], K, config.maxout_pieces, dropout=0.0),
+        )
+
+    def loss(self, batch: SSTBatch) -> Tensor:
+        """Cross entropy, mean over sentences."""
+        assert batch.classes is not None
+        return nn.functional.cross_entropy(self.scores(batch.tokens).float(), batch.classes)
+
+    def predict(self, batch: SSTBatch) -> list[int]:
+        """The likeliest class of each sentence."""
+        return [int(number) for number in self.scores(batch.tokens).argmax(dim=1)]
+
+    def scores(self, tokens: TokenBatch) -> Tensor:
+        """(B, K)."""
+        embedded = self.inputs(tokens)
+        mask = tokens.mask
+        x = torch.relu(self.first(self.dropout(embedded.vectors)))  # (B, T, H)
+        x = self.encoder(self.dropout(x), mask)  # (B, T, 2H)
+        seen = attend(x @ x.transpose(1, 2), x, mask)  # (B, T, 2H)
+        joined = torch.cat([x, x - seen, x * seen], dim=-1)  # (B, T, 6H)
+        y = self.inputs.at_output(self.integrator(joined, mask), embedded)  # (B, T, 2H + D)
+        share = masked_softmax(self.attention(y)[:, :, 0], mask)  # (B, T)
+        attended = (share[:, None] @ y)[:, 0]  # (B, 2H + D)
+        pooled = [masked_max(y, mask), masked_mean(y, mask), masked_min(y, mask), attended]
+        return self.maxout(torch.cat(pooled, dim=-1))

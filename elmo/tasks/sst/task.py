@@ -1,0 +1,69 @@
+"""Sentiment in five classes as one value for the framework: trees in, a class out, accuracy of whole sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from elmo.tasks.sst.data import LABELS, Example, phrases_of, read_examples
+from elmo.tasks.sst.model import SSTBatch, SSTConfig, SSTModel
+from elmo.tasks.sst.score import METRIC, score
+from elmo.tasks.task import Labels, Piece, Task
+from elmo.tasks.tokens import BatchMaker
+from elmo.text.tokenize import Tokenizer
+
+NAMES = ("very negative", "negative", "neutral", "positive", "very positive")
+
+
+def labels(examples: Sequence[Example]) -> Labels:
+    return {"class": LABELS}
+
+
+def training_examples(examples: list[Example], config: SSTConfig) -> list[Example]:
+    """Every phrase with its own label, or the sentences alone."""
+    return phrases_of(examples) if config.phrases else examples
+
+
+def collate(examples: Sequence[Example], maker: BatchMaker) -> SSTBatch:
+    tokens = maker.tokens([example.tokens for example in examples])
+    known = [example.label for example in examples if example.label is not None]
+    return SSTBatch(tokens=tokens, classes=torch.tensor(known) if len(known) == len(examples) else None)
+
+
+def from_text(fields: Sequence[str], tokenize: Tokenizer) -> Example:
+    return Example(tokens=tuple(token.text for token in tokenize(fields[0])))
+
+
+def render(example: Example, label: int) -> list[Piece]:
+    """The class, then the sentence."""
+    return [Piece(NAMES[label], NAMES[label]), Piece(" ".join(example.tokens))]
+
+
+def as_json(example: Example, label: int) -> dict[str, Any]:
+    return {"tokens": list(example.tokens), "label": label, "name": NAMES[label]}
+
+
+TASK = Task(
+    name="sst",
+    title="SST-5",
+    metric=METRIC,
+    fields=("text",),
+    model_config=SSTConfig,
+    read=read_examples,
+    labels=labels,
+    collate=collate,
+    build=SSTModel,
+    score=score,
+    from_text=from_text,
+    render=render,
+    as_json=as_json,
+    training_examples=training_examples,
+    defaults={
+        "words": {"dim": 100, "tuned": True},
+        "elmo": {"penalty": 0.001, "dropout": 0.5},
+        "optim": {"name": "adam", "lr": 1e-3, "clip_norm": 5.0, "halve_after": 2},
+        "train": {"batch_size": 100, "epochs": 20, "patience": 6, "validate_every": 400},
+    },
+)

@@ -1,0 +1,247 @@
+"""The report from hand-made records of every kind: what is found, what is said of it, and that the page is sound."""
+
+from __future__ import annotations
+
+import json
+import re
+from html.parser import HTMLParser
+
+import pytest
+from made_records import full_set, probe_record, task_record, write_all
+
+from elmo.analysis.report.as_html import PAPER_ADDRESS, as_html
+from elmo.analysis.report.as_markdown import as_markdown
+from elmo.analysis.report.collect import Evidence, Found, collect
+from elmo.analysis.report.page import Missing, short, short_command
+from elmo.analysis.report.patterns import compare, patterns
+from elmo.analysis.report.style import GROUNDS, style_sheet
+from elmo.analysis.report.write import make_page, measure, write_page
+from elmo.analysis.run_groups import score
+from elmo.analysis.svg import COLORS, contrast
+from elmo.errors import ConfigError, DataError
+from elmo.tasks.table import make_table
+from elmo.tasks.table_picture import as_svg
+from elmo.tasks.table_text import as_values
+
+VOID = {"meta", "link", "img", "br", "hr", "input", "path", "rect", "circle", "line", "polyline", "polygon"}
+SECTIONS = (
+    "findings", "six-tasks", "layers", "places", "neighbours", "senses", "tags", "efficiency", "mixes", "contexts",
+    "language-model",
+)  # fmt: skip
+
+
+class Checker(HTMLParser):
+    """Opens and closes tags as a strict reader, and gathers ids, links and sources."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.ids: list[str] = []
+        self.links: list[str] = []
+        self.loaded: list[str] = []
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+
+    def handle_starttag(self, tag, attrs):
+        values = dict(attrs)
+        self.tags.append((tag, values))
+        self.ids += [values["id"]] if "id" in values else []
+        self.links += [values["href"]] if tag == "a" else []
+        self.loaded += [values[name] for name in ("src", "srcset", "data", "poster") if name in values]
+        self.loaded += [values["href"]] if tag in ("link", "use", "image", "base") and "href" in values else []
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.handle_starttag(tag, attrs)
+        if tag not in VOID:
+            self.open.pop()
+
+    def handle_endtag(self, tag):
+        assert self.open, f"</{tag}> closes nothing"
+        assert self.open.pop() == tag, f"</{tag}> closes another tag, line {self.getpos()}"
+
+
+def page_of(evidence: Evidence, **more):
+    rows = make_table(evidence.tasks)
+    return make_page(evidence, table=as_values(rows), table_picture=as_svg(rows) if rows else "", **more)
+
+
+def checked(html: str) -> Checker:
+    checker = Checker()
+    checker.feed(html)
+    checker.close()
+    assert checker.open == []
+    assert len(set(checker.ids)) == len(checker.ids)
+    for link in checker.links:
+        assert link == PAPER_ADDRESS or (link.startswith("#") and link[1:] in checker.ids), link
+    assert all(source.startswith("data:") for source in checker.loaded), checker.loaded
+    assert "http" not in re.sub(r"http://www.w3.org/2000/svg|" + re.escape(PAPER_ADDRESS), "", html)
+    assert not re.search(r"url\(|@import", html)
+    return checker
+
+
+def test_every_kind_of_record_is_found(tmp_path):
+    evidence = collect([write_all(tmp_path)])
+    assert len(evidence.tasks) == len(full_set())
+    assert [f.values["probe"] for f in evidence.probes] == ["ner", "pos", "wic", "wsd"]
+    kinds = (evidence.trainings, evidence.finetunings, evidence.demos, evidence.neighbours, evidence.geometries)
+    assert list(map(len, kinds)) == [1, 1, 1, 1, 1]
+    assert len(next(iter(evidence.courses.values()))) == 2
+    assert len(evidence) == len(full_set()) + 9
+    assert evidence.unread == []
+    assert all(f.path.startswith(f"{tmp_path.name}/") for f in evidence.probes), "paths begin at the named folder"
+
+
+def test_broken_files_are_named_and_strange_ones_left_alone(tmp_path):
+    (tmp_path / "cut.json").write_text('{"format": "elmo-ta', encoding="utf-8")
+    (tmp_path / "other.json").write_text('{"name": "x"}', encoding="utf-8")
+    (tmp_path / "list.json").write_text("[1, 2]", encoding="utf-8")
+    evidence = collect([tmp_path, tmp_path / "other.json"])
+    assert len(evidence) == 0
+    assert [line.split(":")[0] for line in evidence.unread] == [f"{tmp_path.name}/cut.json"]
+    with pytest.raises(DataError, match="does not exist"):
+        collect([tmp_path / "nowhere"])
+
+
+def test_the_page_is_sound_and_holds_everything(tmp_path):
+    page, _ = page_of(collect([write_all(tmp_path)]))
+    html = as_html(page)
+    checker = checked(html)
+    assert all(key in checker.ids for key in SECTIONS)
+    tags = [tag for tag, _ in checker.tags]
+    for landmark in ("header", "nav", "main", "footer", "h1"):
+        assert tags.count(landmark) == 1
+    tables, captions = tags.count("table"), tags.count("caption")
+    assert tables == captions >= 14
+    assert all(values.get("scope") in ("col", "row") for tag, values in checker.tags if tag == "th")
+    assert all(values.get("alt") for tag, values in checker.tags if tag == "img")
+    assert tags.count("figure") == tags.count("figcaption") == 5  # table 1, two curves, mixes, a course
+    svgs = [values for tag, values in checker.tags if tag == "svg"]
+    assert all(set(values["aria-labelledby"].split()) <= set(checker.ids) for values in svgs)
+    assert not any(isinstance(part, Missing) for section in page.sections for part in section.parts)
+    assert "/home/me" not in html, "paths of a machine stay on it"
+    assert "&lt;lent&gt; &amp; lent" in html
+
+
+def test_every_figure_of_ours_leads_to_its_command(tmp_path):
+    page, _ = page_of(collect([write_all(tmp_path)]))
+    html = as_html(page)
+    link = re.search(r'<a href="#(record-\d+)">62\.50 ± 0\.71</a>', html)  # SNLI, last layer alone: 62 and 63
+    assert link
+    record = re.search(rf'<li id="{link[1]}">.*?</li>\n', html, re.S)[0]
+    assert "SNLI with ELMo (top layers, λ 0.001, input), seeds 0, 1" in record
+    assert "elmo task train snli --set data.train=data/train.txt" in record
+    assert "seed-" not in record.split("<ul>")[0]
+    probe = next(source for source in page.sources if source.title.startswith("Probe pos"))
+    assert probe.command == "elmo probe pos DATA --model me/my-model --column upos --seed 3 --limit 100"
+    assert len({source.key for source in page.sources}) == len(page.sources)
+
+
+def test_without_records_every_section_says_what_fills_it():
+    page, found = page_of(Evidence())
+    checked(as_html(page))
+    missing = {s.key: [part.command for part in s.parts if isinstance(part, Missing)] for s in page.sections}
+    assert missing.pop("findings") == []
+    assert all(missing.values()), missing
+    assert all(one.holds is None for one in found)
+    assert all(line.startswith("elmo ") for commands in missing.values() for c in commands for line in c.splitlines())
+
+
+def test_findings_are_held_against_the_records(tmp_path):
+    found = {one.key: one.holds for one in patterns(measured(collect([write_all(tmp_path)])))}
+    assert found == {
+        "elmo-helps": 1,
+        "all-beat-last": 1,
+        "last-beats-none": 1,
+        "learned-beats-average": 1,
+        "places": -1,  # output is best for SNLI here, both in the paper
+        "senses-upper": 1,
+        "tags-lower": 1,
+        "shares": 1,
+        "updates": 0,  # both are best at update 20, and reach it there
+        "mix-input": 1,
+        "mix-output": -1,  # 0.5 is far from a third
+    }
+
+
+def measured(evidence: Evidence):
+    return measure(evidence, as_values(make_table(evidence.tasks)))
+
+
+def test_a_difference_within_a_deviation_is_not_told_apart():
+    records = [task_record(seed=s, elmo=e, test=60 + 4 * s + e) for s in (0, 1) for e in (False, True)]
+    found = {one.key: one for one in patterns(measured(Evidence(tasks=records)))}
+    assert found["elmo-helps"].holds == 0
+    assert found["elmo-helps"].here == "NER +1.00"
+    alone = {one.key: one for one in patterns(measured(Evidence(tasks=[r for r in records if r["seed"] == 0])))}
+    assert (alone["elmo-helps"].holds, alone["elmo-helps"].here) == (1, "NER +1.00 (one seed)")
+    untrained = Found("p", probe_record("pos", trained=False, low=10, high=20))
+    assert {o.key: o.holds for o in patterns(measured(Evidence(probes=[untrained])))}["tags-lower"] is None
+    upside_down = Found("p", probe_record("pos", low=10, high=20))
+    assert {o.key: o.holds for o in patterns(measured(Evidence(probes=[upside_down])))}["tags-lower"] == -1
+
+
+def test_two_figures_are_told_apart_beyond_the_larger_deviation():
+    def over_seeds(*values: float):
+        return score([task_record(seed=seed, test=value) for seed, value in enumerate(values)])
+
+    low, high = over_seeds(60.0, 60.5), over_seeds(61.0, 63.0)  # deviations 0.35 and 1.41, means 1.75 apart
+    assert (compare(high, low), compare(low, high)) == (1, -1)
+    assert compare(over_seeds(60.0, 63.0), low) == 0  # 1.25 apart, deviation 2.12
+    assert compare(over_seeds(60.1), over_seeds(60.0)) == 1
+    assert compare(low, None) is None
+
+
+def test_a_probes_difference_must_be_larger_than_its_standard_error():
+    record = probe_record("wsd", low=64.0, high=64.4)
+    # 100 * sqrt(0.64 * 0.36 / n): 0.48 of 10,000 targets, 0.15 of 100,000
+    for count, holds in ((10_000, 0), (100_000, 1)):
+        record["counts"] = {"targets": count}
+        found = patterns(measured(Evidence(probes=[Found("p", record)])))
+        assert {one.key: one.holds for one in found}["senses-upper"] == holds
+
+
+def test_notes_explain_and_unknown_ones_are_refused(tmp_path):
+    evidence = collect([write_all(tmp_path)])
+    page, _ = page_of(evidence, notes={"places": "SNLI is short here."})
+    assert "✗ otherwise than in the paper: SNLI is short here." in as_html(page)
+    assert "✗ otherwise than in the paper; open" in as_html(page)
+    with pytest.raises(ConfigError, match="'place'"):
+        page_of(evidence, notes={"place": "?"})
+
+
+def test_files_are_written_and_markdown_shows_its_pictures(tmp_path):
+    page, _ = page_of(collect([write_all(tmp_path / "runs")]))
+    files = write_page(page, tmp_path / "out" / "report")
+    names = {file.name for file in files}
+    text = (tmp_path / "out" / "report" / "README.md").read_text(encoding="utf-8")
+    assert text == as_markdown(page)
+    shown = set(re.findall(r"\]\(([\w-]+\.svg)\)", text))
+    assert shown == {name for name in names if name.endswith(".svg")}
+    anchors = set(re.findall(r'<a id="([\w-]+)">', text))
+    assert set(re.findall(r"\]\(#([\w-]+)\)", text)) <= anchors
+    for line in text.splitlines():
+        assert not line.startswith("```") or line in ("```sh", "```"), "nothing here is run by readers of docs"
+    widths = [len(re.findall(r"(?<!\\)\|", line)) for line in text.splitlines() if line.startswith("|")]
+    assert min(widths) >= 3
+    assert write_page(page, tmp_path / "out" / "report") == files, "a second time it is written over"
+
+
+def test_text_can_be_read_on_every_ground_by_day_and_night():
+    for side in (0, 1):
+        grounds = [COLORS["ground"][side], *(pair[side] for pair in GROUNDS.values())]
+        for name in ("ink", "faint", "first", "second"):
+            for ground in grounds:
+                assert contrast(COLORS[name][side], ground) >= 4.5, (name, ground)
+    assert style_sheet().count("{") == style_sheet().count("}")
+
+
+def test_paths_of_a_machine_are_cut():
+    assert short({"a": ["/x/y/z.txt", "plain/path", 3], "b": {"c": "C:\\Users\\me\\f.txt"}}) == {
+        "a": ["y/z.txt", "plain/path", 3],
+        "b": {"c": "me/f.txt"},
+    }
+    assert short_command("elmo task train ner --set data.train='/a b/c d/e.txt' --out /q") == (
+        "elmo task train ner --set 'data.train=c d/e.txt' --out q"
+    )
+    json.dumps(short(task_record()))

@@ -1,0 +1,153 @@
+"""The resolver learns by heart; spans, pruning, loss and links equal what trying all gives."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from small_runs import COREF, learn, small_run
+
+from elmo.tasks.coref.model import Links, marginal_loss, resolve
+from elmo.tasks.coref.spans import all_spans, antecedents, clusters_of, distance_bucket, prune
+from elmo.tasks.coref.task import TASK
+from elmo.text.tokenize import tokenizer
+
+CPU = torch.device("cpu")
+
+
+@pytest.mark.parametrize("mode", ["none", "frozen"])
+def test_it_learns_a_few_documents_by_heart(tmp_path, mode):
+    shape = {"max_width": 1, "spans_a_token": 1.0}  # every token is kept: pruning gives no chance to miss a mention
+    run, splits = small_run(tmp_path, "coref", elmo={"mode": mode, "dropout": 0.0}, model=shape)
+    heads = [
+        replace(example, clusters=tuple(tuple((b, b) for _, b in cluster) for cluster in example.clusters))
+        for example in splits.train
+    ]
+    assert learn(run, heads, updates=80, lr=0.02)["conll_f1"] == pytest.approx(100)
+
+
+def test_mentions_of_several_words_are_learned_through_pruning(tmp_path):
+    run, splits = small_run(tmp_path, "coref", model={"spans_a_token": 1.0})
+    before = learn(run, splits.train, updates=1)
+    assert learn(run, splits.train, updates=80)["mention_f1"] > max(50, before["mention_f1"])
+
+
+def test_padding_and_neighbours_change_nothing(tmp_path):
+    run, splits = small_run(tmp_path, "coref")
+    run.model.eval()
+    together = run.model.links(TASK.collate(splits.train, run.maker))
+    for links, example in zip(together, splits.train, strict=True):
+        (alone,) = run.model.links(TASK.collate([example], run.maker))
+        assert torch.equal(links.first, alone.first)
+        assert torch.equal(links.last, alone.last)
+        torch.testing.assert_close(links.scores, alone.scores, rtol=1e-4, atol=1e-5)
+
+
+@given(st.lists(st.integers(1, 5), min_size=1, max_size=4), st.integers(1, 6))
+def test_all_spans_lie_inside_a_sentence(lengths, max_width):
+    first, last = all_spans(lengths, max_width, CPU)
+    wanted, start = [], 0
+    for length in lengths:
+        tokens = range(start, start + length)
+        wanted += [(a, b) for a in tokens for b in tokens if a <= b < a + max_width]
+        start += length
+    assert list(zip(first.tolist(), last.tolist(), strict=True)) == wanted
+
+
+def crosses(one, other):
+    (a, b), (c, d) = sorted([one, other])
+    return a < c <= b < d
+
+
+@given(st.data())
+def test_pruning_keeps_the_best_that_do_not_cross(data):
+    spans = [(a, b) for a in range(6) for b in range(a, min(6, a + 4))]
+    scores = data.draw(st.permutations([float(n) for n in range(len(spans))]))
+    count = data.draw(st.integers(1, len(spans)))
+    wanted = []
+    for place in sorted(range(len(spans)), key=lambda place: -scores[place]):
+        if len(wanted) < count and not any(crosses(spans[place], spans[other]) for other in wanted):
+            wanted.append(place)
+    first, last = zip(*spans, strict=True)
+    assert prune(first, last, scores, count) == sorted(wanted)
+
+
+def test_antecedents_are_the_nearest_before():
+    numbers, exists = antecedents(4, 2, CPU)
+    found = [
+        [n for n, is_there in zip(*row, strict=True) if is_there]
+        for row in zip(numbers.tolist(), exists.tolist(), strict=True)
+    ]
+    assert found == [[], [0], [1, 0], [2, 1]]
+
+
+def test_distances_fall_into_the_papers_buckets():
+    distances = torch.tensor([1, 2, 3, 4, 5, 7, 8, 15, 16, 31, 32, 63, 64, 900])
+    assert distance_bucket(distances).tolist() == [0, 1, 2, 3, 4, 4, 5, 5, 6, 6, 7, 7, 8, 8]
+
+
+def links_of(scores, spans):
+    before, exists = antecedents(len(spans), len(spans), CPU)
+    table = torch.tensor(scores).masked_fill(~exists, -1e30)
+    first, last = torch.tensor(spans).T
+    return Links(first, last, before, torch.cat([torch.zeros(len(spans), 1), table], dim=1))
+
+
+def test_the_loss_by_hand():
+    # spans 0, 1 and 2; 0 and 2 corefer. Antecedents nearest first, logs of whole numbers
+    log = math.log
+    links = links_of([[0.0] * 3, [log(3), 0.0, 0.0], [log(2), log(5), 0.0]], [(0, 0), (2, 3), (5, 5)])
+    gold = torch.tensor([[0, 0, 1], [5, 5, 1]])
+    # span 0: none is sure. span 1: none is right, 1 of 1 + 3. span 2: its second is right, 5 of 1 + 2 + 5
+    assert marginal_loss(links, gold).item() == pytest.approx((0 - log(1 / 4) - log(5 / 8)) / 3, rel=1e-5)
+    assert marginal_loss(links, gold[:0]).item() == pytest.approx((0 - log(1 / 4) - log(1 / 8)) / 3, rel=1e-5)
+
+
+def test_links_become_clusters():
+    assert clusters_of([-1, 0, -1, 1, 2, -1]) == [[0, 1, 3], [2, 4]]
+    links = links_of([[0.0] * 3, [-1.0, 0.0, 0.0], [-1.0, 2.0, 0.0]], [(0, 0), (2, 3), (5, 5)])
+    assert resolve(links) == [[(0, 0), (5, 5)]]
+
+
+def test_speakers_and_genre_matter_and_unknown_ones_are_allowed(tmp_path):
+    run, splits = small_run(tmp_path, "coref", model={"spans_a_token": 3.0})
+    run.model.eval()
+    talk = splits.train[1]
+    others = [replace(talk, speakers=("x",) * 11), replace(talk, speakers=()), replace(talk, genre="never seen")]
+    found = [run.model.links(TASK.collate([example], run.maker))[0].scores for example in (talk, *others)]
+    assert not torch.equal(found[0], found[1])
+    assert not torch.equal(found[1], found[2])
+    assert torch.isfinite(found[3]).all()
+
+
+def test_long_documents_train_in_parts():
+    (whole, *_) = COREF
+    parts = TASK.training_examples([whole], TASK.model_config(max_sentences=2))
+    assert [len(part.sentences) for part in parts] == [2, 1]
+    assert parts[0].clusters == (((0, 0), (8, 8)), ((2, 3), (5, 6)))
+    assert parts[1].clusters == ()  # its mentions have no partner left
+
+
+def test_raw_text_is_cut_into_sentences_and_shown(tmp_path):
+    run, _ = small_run(tmp_path, "coref")
+    run.model.eval()
+    example = TASK.from_text(["Ann has a dog. It likes her."], tokenizer("default"))
+    assert example.sentences == (("Ann", "has", "a", "dog", "."), ("It", "likes", "her", "."))
+    assert len(run.model.predict(TASK.collate([example], run.maker))) == 1
+    clusters = [[(0, 0), (7, 7)], [(2, 3), (5, 5)]]
+    shown = [(piece.text, piece.label) for piece in TASK.render(example, clusters)]
+    assert shown == [
+        ("Ann", "1"),
+        ("has", ""),
+        ("a dog", "2"),
+        (".", ""),
+        ("It", "2"),
+        ("likes", ""),
+        ("her", "1"),
+        (".", ""),
+    ]
+    assert TASK.as_json(example, clusters)["clusters"][1][0] == {"first": 2, "last": 3, "text": "a dog"}

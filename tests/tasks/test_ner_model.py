@@ -1,0 +1,75 @@
+"""The tagger learns a handful of sentences by heart, obeys IOB2, and is blind to padding."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+import tiny_tasks
+import torch
+
+from elmo.errors import DataError
+from elmo.tasks.layers.viterbi import bio_rules
+from elmo.tasks.ner.data import Example
+from elmo.tasks.ner.task import TASK, as_json, collate, labels, render
+from elmo.tasks.predict import predict
+from elmo.tasks.run import new_run
+from elmo.tasks.task import Piece
+from elmo.tasks.train import train
+from elmo.text.tokenize import tokenizer
+
+SENTENCE = Example(tokens=("Ada", "Lovelace", "left", "London"))
+TAGS = ["B-PER", "I-PER", "O", "B-LOC"]
+
+
+@pytest.mark.parametrize("mode", ["none", "frozen"])
+def test_it_learns_a_few_sentences_by_heart(tmp_path, mode):
+    over = {"elmo": {"mode": mode}, "model": {"dropout": 0.0}}
+    record = train(tiny_tasks.by_heart(tmp_path, "ner", over), tmp_path / "run")
+    assert record["test"]["f1"] == 100.0
+
+
+def test_tags_obey_iob2_before_any_training(tmp_path):
+    run, splits = new_run(tiny_tasks.settings(tmp_path, "ner"))
+    torch.nn.init.normal_(run.model.project.weight, std=20.0)
+    allowed, start, _ = bio_rules(run.model.labels)
+    for tags in predict(run, splits.train):
+        numbers = [run.model.labels.index(tag) for tag in tags]
+        assert start[numbers[0]]
+        assert all(allowed[a, b] for a, b in itertools.pairwise(numbers))
+
+
+def test_scores_and_loss_ignore_padding_and_neighbours(tmp_path):
+    run, splits = new_run(tiny_tasks.settings(tmp_path, "ner", {"elmo": {"mode": "frozen", "place": "both"}}))
+    model = run.model.eval()
+    batch = collate(splits.train, run.maker)
+    together = model.scores(batch.tokens)
+    losses = []
+    for row, example in enumerate(splits.train):
+        alone = collate([example], run.maker)
+        scores = model.scores(alone.tokens)[0]
+        torch.testing.assert_close(together[row, : len(example.tokens)], scores, rtol=1e-4, atol=1e-5)
+        losses.append(model.loss(alone))
+    torch.testing.assert_close(model.loss(batch), torch.stack(losses).mean(), rtol=1e-4, atol=1e-4)
+
+
+def test_labels_come_in_pairs_and_need_an_entity():
+    found = labels([Example(tokens=("a", "b"), tags=("O", "B-X"))])
+    assert found == {"tag": ("O", "B-X", "I-X")}
+    with pytest.raises(DataError, match="every tag is O"):
+        labels([Example(tokens=("a",), tags=("O",))])
+
+
+def test_a_tag_that_training_never_saw_trains_as_o(tmp_path):
+    run, _ = new_run(tiny_tasks.settings(tmp_path, "ner"))
+    batch = collate([Example(tokens=("a", "b"), tags=("B-NEW", "B-PER"))], run.maker)
+    assert batch.tags.tolist() == [[0, run.maker.number("tag", "B-PER")]]
+    assert collate([SENTENCE], run.maker).tags is None
+
+
+def test_rendering_marks_spans():
+    assert render(SENTENCE, TAGS) == [Piece("Ada Lovelace", "PER"), Piece("left"), Piece("London", "LOC")]
+    assert render(Example(tokens=("It", "rained")), ["O", "O"]) == [Piece("It rained")]
+    entities = as_json(SENTENCE, TAGS)["entities"]
+    assert entities[0] == {"kind": "PER", "first": 0, "last": 1, "text": "Ada Lovelace"}
+    assert TASK.from_text(["Ada left."], tokenizer("whitespace")).tokens == ("Ada", "left.")

@@ -1,0 +1,47 @@
+"""ESIM learns a few pairs by heart, and neither padding nor neighbours touch a verdict."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from small_runs import SNLI, learn, small_run
+
+from elmo.tasks.snli.data import LABELS
+from elmo.tasks.snli.task import TASK
+from elmo.text.tokenize import tokenizer
+
+
+@pytest.mark.parametrize("mode", ["none", "frozen"])
+def test_it_learns_a_few_pairs_by_heart(tmp_path, mode):
+    run, splits = small_run(tmp_path, "snli", elmo={"mode": mode, "dropout": 0.0})
+    assert learn(run, splits.train, updates=40)["accuracy"] == 100
+
+
+@pytest.mark.parametrize("mode", ["none", "frozen"])
+def test_padding_and_neighbours_change_nothing(tmp_path, mode):
+    run, splits = small_run(tmp_path, "snli", elmo={"mode": mode})
+    run.model.eval()
+    together = run.model.scores(TASK.collate(splits.train, run.maker))  # (B, K)
+    alone = torch.cat([run.model.scores(TASK.collate([example], run.maker)) for example in splits.train])
+    torch.testing.assert_close(together, alone, rtol=1e-4, atol=1e-5)
+
+
+def test_elmo_enters_before_and_after_the_encoder(tmp_path):
+    run, _ = small_run(tmp_path, "snli", elmo={"mode": "frozen"})
+    model = run.model
+    assert model.inputs.output_dim == run.embedder.dim
+    assert model.project.in_features == 4 * (model.encoder.dim + run.embedder.dim)
+
+
+def test_raw_text_gets_a_verdict_with_probabilities(tmp_path):
+    run, _ = small_run(tmp_path, "snli")
+    example = TASK.from_text(["Two girls didn't sing.", "Nobody sang."], tokenizer("default"))
+    assert example.premise == ("Two", "girls", "didn", "'t", "sing", ".")
+    batch = TASK.collate([example, SNLI[0]], run.maker)
+    assert batch.classes is None
+    run.model.eval()
+    verdict = run.model.predict(batch)[0]
+    shown = TASK.as_json(example, verdict)
+    assert sum(shown["probabilities"].values()) == pytest.approx(1, abs=1e-4)
+    assert shown["label"] == max(LABELS, key=lambda label: verdict.probabilities[label])
+    assert TASK.render(example, verdict)[0].label == verdict.label

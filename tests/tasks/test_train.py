@@ -1,0 +1,201 @@
+"""The loop: the same end however often it was cut off, a whole record, early stopping, averages, refusals."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+
+import pytest
+import tiny_tasks
+import torch
+from safetensors.torch import load_file
+
+from elmo.cli.pretrain import assignment
+from elmo.errors import ConfigError, DataError
+from elmo.tasks import train as loop
+from elmo.tasks.checkpoint import load_checkpoint
+from elmo.tasks.config import make_config
+from elmo.tasks.optim import WeightAverage, make_optimizer, update
+from elmo.tasks.predict import evaluate, predict
+from elmo.tasks.record import find_records, read_record
+from elmo.tasks.run import new_run, open_run
+from elmo.tasks.task import load_task
+from elmo.tasks.train import train
+
+
+class CutOff(Exception):
+    """Stands for kill -9."""
+
+
+def train_cut_off(config, out, after: int) -> None:
+    """Trains until so many lines were said after validations, then dies."""
+    said = []
+
+    def say(line: str) -> None:
+        said.append(line)
+        if sum(line.startswith("epoch") for line in said) > after:
+            raise CutOff  # before this validation's checkpoint: the one before it is what is left
+
+    with pytest.raises(CutOff):
+        train(config, out, say=say)
+
+
+@pytest.mark.parametrize(
+    "over",
+    [
+        {"elmo": {"mode": "none"}, "optim": {"name": "adadelta", "lr": 1.0, "ema": 0.9}},
+        {"elmo": {"mode": "frozen", "place": "both"}, "train": {"validate_every": 3}, "optim": {"halve_after": 1}},
+    ],
+    ids=["ema", "within an epoch"],
+)
+def test_a_run_that_was_cut_off_ends_the_same(tmp_path, over):
+    config = tiny_tasks.settings(tmp_path, "ner", {"train": {"batch_size": 2, "epochs": 3}}, over)
+    whole = train(config, tmp_path / "whole")
+    train_cut_off(config, tmp_path / "cut", after=1)
+    assert load_checkpoint(tmp_path / "cut") is not None
+    train_cut_off(config, tmp_path / "cut", after=1)
+    cut = train(config, tmp_path / "cut")
+    first, second = (load_file(tmp_path / name / "model.safetensors") for name in ("whole", "cut"))
+    assert all(torch.equal(first[name], second[name]) for name in first)
+    for record in (whole, cut):
+        record.pop("seconds")
+        for line in record["curve"]:
+            line.pop("seconds")
+    assert whole == cut
+    assert not (tmp_path / "cut" / "checkpoint").exists()
+
+
+def test_the_record_is_complete(tmp_path):
+    config = tiny_tasks.settings(tmp_path, "ner", {"elmo": {"mode": "frozen"}, "train": {"seed": 7, "epochs": 2}})
+    record = train(config, tmp_path / "run")
+    assert record == read_record(tmp_path / "run")
+    assert (record["task"], record["metric"]) == ("ner", "f1")
+    assert record["seed"] == 7
+    assert record["config"] == json.loads(json.dumps(config.to_dict()))
+    assert {split: about["examples"] for split, about in record["data"].items()} == {"train": 5, "dev": 5, "test": 5}
+    assert all(len(about["sha256"]) == 64 for about in record["data"].values())
+    assert len(record["elmo"]["sha256"]) == 64
+    assert record["vectors"] is None
+    assert record["dev"]["f1"] == record["best"]["score"]
+    assert record["test"]["f1"] == record["dev"]["f1"]  # the same file
+    assert sum(record["mixes"]["input"]["weights"]) == pytest.approx(1)
+    assert [line["epoch"] for line in record["curve"]] == [1, 2]
+    assert record["updates"] == record["curve"][-1]["update"] == 4
+    assert record["parameters"] > 1000
+    words = shlex.split(record["command"])
+    assert words[:4] == ["elmo", "task", "train", "ner"]
+    again = make_config(load_task("ner"), *map(assignment, words[5::2]))
+    assert again == config
+    assert find_records([tmp_path])[0]["path"].endswith("record.json")
+
+
+def test_training_twice_changes_nothing_and_other_settings_are_refused(tmp_path):
+    config = tiny_tasks.settings(tmp_path, "ner", {"train": {"epochs": 1}})
+    first = train(config, tmp_path / "run")
+    said = []
+    assert train(config, tmp_path / "run", say=said.append) == first
+    assert "is done" in said[0]
+    with pytest.raises(ConfigError, match=r"optim.lr = 0.001; now it is 0.5"):
+        train(tiny_tasks.settings(tmp_path, "ner", {"train": {"epochs": 1}, "optim": {"lr": 0.5}}), tmp_path / "run")
+
+
+def test_changed_data_is_refused_in_the_middle_of_a_run(tmp_path):
+    config = tiny_tasks.settings(tmp_path, "ner")
+    train_cut_off(config, tmp_path / "run", after=1)
+    with open(config.data.train, "a", encoding="utf-8") as file:
+        file.write("\nMore O\n")
+    with pytest.raises(ConfigError, match=r"dev\.examples"):
+        train(config, tmp_path / "run")
+
+
+def test_a_damaged_checkpoint_is_named(tmp_path):
+    config = tiny_tasks.settings(tmp_path, "ner")
+    train_cut_off(config, tmp_path / "run", after=1)
+    path = tmp_path / "run" / "checkpoint" / "best.safetensors"
+    path.write_bytes(path.read_bytes()[:-1] + b"x")
+    with pytest.raises(DataError, match=r"best\.safetensors is not the file"):
+        train(config, tmp_path / "run")
+
+
+def test_training_stops_when_dev_gets_no_better(tmp_path):
+    config = tiny_tasks.settings(tmp_path, "ner", {"train": {"epochs": 50, "patience": 2}, "optim": {"lr": 0.0}})
+    record = train(config, tmp_path / "run")
+    assert record["best"]["epoch"] == 1
+    assert record["epochs"] == 3
+
+
+def test_products_in_bfloat16_train_too(tmp_path):
+    over = {"elmo": {"mode": "frozen", "place": "both"}, "train": {"epochs": 1, "precision": "bfloat16"}}
+    for task in ("ner", "sst"):
+        config = tiny_tasks.settings(tmp_path, task, over)
+        assert train(config, tmp_path / task)["curve"][0]["loss"] > 0
+
+
+def test_seeds_differ(tmp_path):
+    losses = [
+        train(tiny_tasks.settings(tmp_path, "ner", {"train": {"seed": seed, "epochs": 1}}), tmp_path / str(seed))[
+            "curve"
+        ][0]["loss"]
+        for seed in (0, 1)
+    ]
+    assert losses[0] != losses[1]
+    chances = {loop.chance_of(seed, n) for seed in range(20) for n in range(500)}
+    assert len(chances) == 20 * 500
+
+
+def test_gradients_that_are_not_finite_move_nothing(tmp_path):
+    config = tiny_tasks.settings(tmp_path, "ner", {"train": {"epochs": 100}, "optim": {"name": "sgd", "lr": 100.0}})
+    run, _ = new_run(config)
+    weight = run.model.project.weight
+    before = weight.detach().clone()
+    optimizer = make_optimizer(run.model, config)
+    assert not update(run.model, optimizer, (weight * float("inf")).sum(), 1.0)
+    assert torch.equal(weight, before)
+    assert update(run.model, optimizer, weight.sum(), 1.0)
+    assert not torch.equal(weight, before)
+
+
+def test_a_tuned_bilm_learns_and_is_saved_with_the_run(tmp_path):
+    over = {"elmo": {"mode": "tuned", "lr": 0.01}, "train": {"epochs": 2}}
+    config = tiny_tasks.settings(tmp_path, "ner", over)
+    record = train(config, tmp_path / "run")
+    fresh, splits = new_run(config)
+    assert record["elmo"]["sha256"] == fresh.elmo_sha256  # as it was before the task
+    kept = open_run(tmp_path / "run")
+    name = next(n for n, _ in kept.model.named_parameters() if n.startswith("inputs.bilm.stacks"))
+    assert not torch.equal(dict(kept.model.named_parameters())[name], dict(fresh.model.named_parameters())[name])
+    assert evaluate(kept, splits.dev)["f1"] == pytest.approx(read_record(tmp_path / "run")["dev"]["f1"])
+
+
+def test_a_finished_run_predicts_as_it_was_scored(tmp_path):
+    config = tiny_tasks.settings(tmp_path, "ner", {"elmo": {"mode": "frozen"}})
+    record = train(config, tmp_path / "run")
+    run = open_run(tmp_path / "run", device="cpu")
+    examples = run.task.read(Path(config.data.dev))
+    assert evaluate(run, examples) == pytest.approx(record["dev"])
+    alone = [predict(run, [example])[0] for example in examples]
+    assert alone == predict(run, examples)  # neighbours change nothing
+    with pytest.raises(DataError, match=r"config\.json: cannot be read"):
+        open_run(tmp_path / "nowhere")
+
+
+def test_the_wrong_bilm_is_refused(tmp_path):
+    train(tiny_tasks.settings(tmp_path, "ner", {"elmo": {"mode": "frozen"}, "train": {"epochs": 1}}), tmp_path / "run")
+    record = json.loads((tmp_path / "run" / "record.json").read_text())
+    record["elmo"]["sha256"] = "0" * 64
+    (tmp_path / "run" / "record.json").write_text(json.dumps(record))
+    with pytest.raises(ConfigError, match="is not the biLM"):
+        open_run(tmp_path / "run")
+
+
+def test_weight_average_by_hand():
+    model = torch.nn.Linear(1, 1, bias=False)
+    torch.nn.init.constant_(model.weight, 0.0)
+    average = WeightAverage(model, 0.5)
+    torch.nn.init.constant_(model.weight, 8.0)
+    average.step(model, updates=98)  # (1 + 98) / (10 + 98) is above 0.5: half of the way
+    average.swap(model)
+    assert model.weight.item() == 4.0
+    average.swap(model)
+    assert model.weight.item() == 8.0
