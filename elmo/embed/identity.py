@@ -21,6 +21,8 @@ def model_identity(embedder: Embedder) -> str:
     digest.update(type(embedder.indexer).__name__.encode())
     for row in (embedder.indexer.begin, embedder.indexer.end):
         digest.update(row.tobytes())
+    if embedder.model.config.chars is None and embedder.vocab is not None:
+        digest.update("\n".join(embedder.vocab.words).encode())  # which word has which row
     model = embedder.model
     tensors = model.token_encoder.state_dict(prefix="token_encoder.") | model.stacks.state_dict(prefix="stacks.")
     for name, tensor in sorted(tensors.items()):

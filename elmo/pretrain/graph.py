@@ -16,6 +16,8 @@ from torch import Tensor, nn
 from elmo.model.lstm import State
 from elmo.pretrain.feed import Feed
 
+MOST_GRAPHS = 24  # each holds gradients of its own; of the shapes beyond, the oldest is forgotten
+
 Gradients = Callable[[Feed, State], tuple[Tensor, State]]  # fills the parameters' .grad
 
 
@@ -43,6 +45,8 @@ class Graphs:
         if self._state is None:
             self._state = State(state.h.clone(), state.c.clone())
         if shape not in self._recorded:
+            if len(self._recorded) >= MOST_GRAPHS:
+                del self._recorded[next(iter(self._recorded))]
             self._recorded[shape] = self._record(feed.to(state.h.device), self._state)
         recorded = self._recorded[shape]
         for name, mine in recorded.feed.tensors().items():

@@ -30,6 +30,7 @@ from elmo.pretrain import checkpoint, distributed
 from elmo.pretrain.best import prune_best, save_best, stored_weights
 from elmo.pretrain.config import RunConfig, to_toml
 from elmo.pretrain.feed import Feed
+from elmo.pretrain.optim import load_optimizer
 from elmo.pretrain.perplexity import Evaluator
 from elmo.pretrain.prefetch import Prefetcher
 from elmo.pretrain.prepared import PreparedData
@@ -158,7 +159,7 @@ class _Run:
                 "Choose another --out, or give the settings it was started with.",
             )
         self.stepper.model.load_state_dict(weights, strict=False)
-        self.stepper.optimizer.load_state_dict(training["optimizer"])
+        load_optimizer(self.stepper.optimizer, training["optimizer"])
         state = State(training["h"].to(self.stepper.dtype), training["c"])
         self.stepper.state = distributed.my_rows(state, self.stepper.device)
         self.stream.restore(training["position"])

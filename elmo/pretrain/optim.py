@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -21,6 +22,14 @@ def make_optimizer(model: nn.Module, config: OptimConfig) -> torch.optim.Optimiz
     ]
     fused = all(p.is_cuda for p in parameters)
     return torch.optim.AdamW(groups, lr=config.lr, betas=(config.beta1, config.beta2), eps=1e-8, fused=fused)
+
+
+def load_optimizer(optimizer: torch.optim.Optimizer, state: dict[str, Any]) -> None:
+    """Takes over saved sums. Whether kernels are fused is the device's affair, not the saved run's."""
+    for mine, saved in zip(optimizer.param_groups, state["param_groups"], strict=True):
+        if "fused" in mine:
+            saved["fused"] = mine["fused"]
+    optimizer.load_state_dict(state)
 
 
 def learning_rate(config: OptimConfig, step: int, max_steps: int) -> float:

@@ -51,7 +51,7 @@ def _decode(path: str | Path, replace: bool, max_line_bytes: int) -> Iterator[st
                     raise DataError(
                         f"{path}:{number}: byte {offset + skipped + error.start} (0x{line[skipped + error.start]:02x}) "
                         f"is not UTF-8 ({error.reason}).",
-                        'Convert the file to UTF-8, or go on past such bytes with errors="replace" (--errors replace).',
+                        'Convert the file to UTF-8; commands that take --errors go on past it with "replace".',
                     ) from error
                 text = content[skipped:].decode(errors="replace")
                 replaced += 1

@@ -10,7 +10,7 @@ from torch import nn
 
 from elmo.errors import ConfigError
 from elmo.pretrain.config import RECIPES, OptimConfig
-from elmo.pretrain.optim import clip_gradients, learning_rate, make_optimizer, set_learning_rate
+from elmo.pretrain.optim import clip_gradients, learning_rate, load_optimizer, make_optimizer, set_learning_rate
 
 
 def test_rates_of_a_cosine_run_by_hand() -> None:
@@ -112,3 +112,16 @@ def test_adamw_decays_matrices_alone() -> None:
 def test_wrong_settings_are_refused(wrong: dict) -> None:
     with pytest.raises(ConfigError):
         OptimConfig(**wrong)
+
+
+def test_a_run_of_another_device_is_continued_with_this_device_s_kernels() -> None:
+    model = nn.Linear(3, 2)
+    plain, fused = (torch.optim.AdamW(model.parameters(), lr=0.1, fused=is_fused) for is_fused in (False, True))
+    model(torch.ones(1, 3)).sum().backward()
+    plain.step()
+    load_optimizer(fused, plain.state_dict())
+    assert fused.param_groups[0]["fused"] is True
+    fused.found_inf = torch.tensor(1.0)  # type: ignore[attr-defined]  # what only fused kernels understand
+    before = model.weight.detach().clone()
+    fused.step()
+    assert torch.equal(model.weight, before)

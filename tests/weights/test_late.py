@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import pickle
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -98,3 +99,21 @@ def test_threads_that_come_together_get_the_same_rows(stored):
     with ThreadPoolExecutor(8) as pool:
         found = list(pool.map(lambda _: head.weight.clone(), range(32)))
     assert all(torch.equal(rows, head.weight) for rows in found)
+
+
+def test_it_travels_and_takes_weights_like_any_module(stored):
+    late = build(read_store(stored, late_head=True)).to(torch.float32)
+    again = pickle.loads(pickle.dumps(late))
+    assert torch.equal(again.head.weight, late.head.weight)
+    fresh = build(read_store(stored, late_head=True))
+    fresh.load_state_dict(late.state_dict())
+    assert torch.equal(fresh.head.weight, late.head.weight)
+    assert pickle.loads(pickle.dumps(elmo.load(stored, device="cpu"))).model.head.is_read
+
+
+def test_it_can_learn_whoever_looked_first(stored):
+    late = build(read_store(stored, late_head=True))
+    with torch.inference_mode():
+        assert not late.head.weight.requires_grad
+    late.requires_grad_(True).head.weight.sum().backward()
+    assert late.head.weight.grad is not None
