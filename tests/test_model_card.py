@@ -1,0 +1,127 @@
+"""The model card is written from records: every number from its file, and what is missing is said to be."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from inside import elmo_inside
+from scored import scored
+
+from elmo.weights.store import save_store
+
+ROOT = Path(__file__).resolve().parent.parent
+RUN_CONFIG = """
+recipe = "modern"
+[data]
+files = ["text/novels100.txt.xz", "text/scotus_legal.txt.xz"]
+max_vocab = 11
+min_count = 2
+[data.reading]
+tokenize = "default"
+[objective]
+softmax = "sampled"
+dropout = 0.1
+[optim]
+name = "adamw"
+lr = 0.004
+decay = "cosine"
+warmup = 0.02
+clip_norm = 1.0
+[train]
+seed = 7
+rows = 1000
+steps = 20
+accumulate = 1
+precision = "bfloat16"
+reset = 1.0
+"""
+
+
+def means(mean: float) -> dict[str, float]:
+    return {"forward": mean - 1, "backward": mean + 1, "mean": mean, "predictions": 50}
+
+
+@pytest.fixture
+def place(tmp_path) -> Path:
+    """A run with nothing measured after it, and its stored model."""
+    save_store(tmp_path / "model", scored(), storage="int8")
+    (tmp_path / "run").mkdir()
+    (tmp_path / "records").mkdir()
+    (tmp_path / "run" / "config.toml").write_text(RUN_CONFIG)
+    report = {"definition": "perplexity = of <S>", "perplexity": {"reset": means(88), "by_source": {}}}
+    (tmp_path / "run" / "report.json").write_text(json.dumps(report))
+    lines = [{"step": step, "validation": {"reset": means(3000 / step)}} for step in range(10, 310, 10)]
+    (tmp_path / "run" / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return tmp_path
+
+
+def write_card(place: Path, *words: str) -> tuple[str, subprocess.CompletedProcess[str]]:
+    command = [sys.executable, str(ROOT / "runs" / "model_card.py"), "run", "--model", "model", "--records", "records"]
+    done = subprocess.run([*command, "--out", "card.md", *words], cwd=place, capture_output=True, text=True, timeout=60)
+    return (place / "card.md").read_text(encoding="utf-8"), done
+
+
+def test_what_is_missing_is_named_and_may_fail(place):
+    card, done = write_card(place)
+    assert done.returncode == 0, done.stderr
+    for what in ("--minutes", "lm1b", "probe pos", "probe wsd", "elmo demo", "elmo finetune", "stored model by source"):
+        assert what in done.stderr
+    assert card.count("not measured") >= 7
+    assert write_card(place, "--strict")[1].returncode == 1
+
+
+def test_every_number_comes_from_its_record(place):
+    heldout = {"definition": "d", "reset": means(71.5), "carried": means(91.2), "words": 1000, "unknown": 0.0123}
+    heldout["by_source"] = {"novels100.heldout.txt.xz": {"reset": means(64.2), "words": 600, "unknown": 0.02}}
+    finetuned = {"before": {"reset": means(400)}, "after": {"reset": means(82.5)}}
+    layers = {f"{n}": {"dev": 90.0 + n, "test": 91.5 + n} for n in range(3)}
+    pos = {"probe": "pos", "vectors": {"name": "english"}, "scores": {"views": layers, "usual_tag": {"test": 87.6}}}
+    minilm = {"probe": "pos", "vectors": {"name": "MiniLM"}, "scores": {"views": layers, "usual_tag": {"test": 87.6}}}
+    first = {"ALL": 65.2}
+    views = {f"{n}": {"plain": {"ALL": 60.1 + n, "no_back_off": 50.1 + n}} for n in range(3)}
+    wsd = {"probe": "wsd", "vectors": {"name": "english"}, "scores": {"views": views, "wordnet_first_sense": first}}
+    records = {"heldout": heldout, "lm1b": heldout | {"reset": means(222.2)}, "law": finetuned, "wsd": wsd}
+    for name, record in records.items():
+        (place / "records" / f"{name}.json").write_text(json.dumps(record, indent=1))
+    (place / "records" / "pos.jsonl").write_text("\n".join(map(json.dumps, (pos, minilm))))
+    card, done = write_card(place, "--minutes", "60")
+    assert done.returncode == 0, done.stderr
+    for line in (
+        "| novels | novels100 | 600 | 2.0% | 63.2 | 65.2 | 64.2 |  |",
+        "|  | all | 1,000 | 1.2% | 70.5 | 72.5 | 71.5 | 91.2 |",
+        "| 1B Word, held-out shards 10 and 11 | 1,000 | 1.2% | 221.2 | 223.2 | 222.2 | 91.2 |",
+        "| english | 91.5 | 92.5 | 93.5 | 93.5 (layer 2) |",
+        "| MiniLM | 91.5 | 92.5 | 93.5 | 93.5 (layer 2) |",
+        "| english | 60.1 (50.1) | 61.1 (51.1) | 62.1 (52.1) | 62.1 (layer 2) |",
+        "| law | all | 400.0 | 82.5 |",
+        "| 300 | 6.0 | 60.0 | 10.0 |  |",  # the last validation: 300 steps of 20,000 tokens
+        "| all |  | 10.4 |  |  |",  # 6.8 and 3.6 million words
+    ):
+        assert line in card, line
+    assert card.count("| usual tag of the word |") == 1
+    assert "CC0 / US government works" in card
+    manifest = json.loads((place / "model" / "manifest.json").read_text())
+    assert manifest["files"]["model.safetensors"]["sha256"] in card
+    assert write_card(place, "--minutes", "60")[0] == card
+
+
+def test_text_without_a_known_licence_is_named(place):
+    config = place / "run" / "config.toml"
+    config.write_text(config.read_text().replace("novels100", "mystery"))
+    card, done = write_card(place)
+    assert "runs/sources.toml: mystery.txt.xz" in done.stderr
+    assert "`mystery.txt.xz`" in card
+
+
+def test_the_card_goes_into_the_model(capsys, place):
+    write_card(place)
+    words = ["convert", str(place / "model"), "--out", str(place / "again"), "--storage", "int8"]
+    done = elmo_inside(capsys, *words, "--card", str(place / "card.md"))
+    assert done.returncode == 0, done.stderr
+    assert (place / "again" / "README.md").read_bytes() == (place / "card.md").read_bytes()
+    for name in ("model.safetensors", "head.safetensors", "config.json"):
+        assert (place / "again" / name).read_bytes() == (place / "model" / name).read_bytes()
