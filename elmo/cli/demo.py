@@ -110,9 +110,8 @@ def _language_model(embedder: Embedder, uses: list[Use], k: int = 8) -> dict[str
     places = []
     for sense in dict.fromkeys(use.sense for use in uses if use.word == SHOWN):
         use = next(use for use in uses if (use.word, use.sense) == (SHOWN, sense))
-        words = lm.substitutes(list(use.tokens), use.position, k=k + 3)[0]
-        shown = [s for s in words if not s.word.startswith("<")][:k]
-        places.append({"sentence": _around(use.tokens, use.position, 99), "words": [s.word for s in shown]})
+        words = lm.substitutes(list(use.tokens), use.position, k=k)[0]
+        places.append({"sentence": _around(use.tokens, use.position, 99), "words": [s.word for s in words]})
     scored = []
     for scores in lm.scores([ORDERED.split(), SCRAMBLED.split()]):
         loss = -(scores.forward.sum() + scores.backward.sum()) / (2 * len(scores.forward))

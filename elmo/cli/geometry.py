@@ -27,9 +27,12 @@ def run(
 
     import elmo
     from elmo.analysis.geometry import layer_geometry
+    from elmo.embed.dump.target import check_place
     from elmo.files import atomic_file, sha256_file
     from elmo.text.lines import read_lines
 
+    if out is not None:
+        check_place(out)  # before minutes of work
     embedder = elmo.load(model, tokenizer=tokenizer, device=device)
     sentences = [[token.text for token in embedder.tokenize(line)] for line in islice(read_lines(text), limit)]
     layers = layer_geometry(embedder, sentences, min_count=min_count, show=True)

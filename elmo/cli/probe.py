@@ -44,6 +44,7 @@ def run(
     if column not in ("xpos", "upos"):
         raise ConfigError(f"--column is {column!r}.", "Expected xpos or upos.")
     import elmo
+    from elmo.embed.dump.target import check_place
     from elmo.embed.load import choose_device
     from elmo.files import atomic_file
     from elmo.probes.linear import FitConfig
@@ -51,6 +52,8 @@ def run(
     from elmo.probes.table import table
     from elmo.probes.vectors import ModelVectors, VectorSource, read_static_vectors
 
+    if out is not None:
+        check_place(out)  # before minutes of work
     source: VectorSource
     source = read_static_vectors(vectors) if vectors else ModelVectors(elmo.load(model, device=device))
     record = run_probe(

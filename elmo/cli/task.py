@@ -182,9 +182,9 @@ def curve(
     layers = with_elmo(set_layers(train, dev, test, elmo, config, device, set_), task, out)
     base = make_config(task, *layers)
     cells = curve_cells(base, len(task.read(needed(base.data.train))), wanted, least_updates=updates)
-    found = efficiency.sample_efficiency(train_plan(make_plan(task, layers, cells, seeds), out, say=say, show=True))
-    if not found:
+    if len({cell.settings["data"]["fraction"] for cell in cells}) < 2:
         raise DataError("A curve needs two shares or more.", "Name more percents in --shares, or give more examples.")
+    found = efficiency.sample_efficiency(train_plan(make_plan(task, layers, cells, seeds), out, say=say, show=True))
     with atomic_file(out / "curve.svg") as partial:
         partial.write_text(efficiency.as_svg(found[0]), encoding="utf-8", newline="\n")
     say(f"drawn: {out / 'curve.svg'}")

@@ -47,7 +47,7 @@ def _sentences(path: str | Path, column: int) -> Iterator[Tagged]:
             if tokens:
                 yield Tagged(tokens, tags)
             tokens, tags = [], []
-        elif not (line.startswith("#") and "\t" not in line):
+        elif not (line.startswith("# ") or (line.startswith("#") and "\t" not in line)):
             parts = line.split("\t")
             if len(parts) <= column:
                 raise DataError(

@@ -43,7 +43,7 @@ def gather(
             _fill(mapped, source, sentences, label, show)
             mapped.flush()
             del mapped
-    return np.load(path, mmap_mode="r")
+    return _open_kept(path, shape)
 
 
 def _fill(
@@ -58,6 +58,19 @@ def _fill(
             result[begin:end] = vectors.swapaxes(0, 1)
             progress.advance(end - begin)
     assert end == len(result), "a source gives every word its vector"
+
+
+def _open_kept(path: Path, shape: tuple[int, ...]) -> np.ndarray:
+    """The float16 array of an earlier pass, mapped; a DataError where it is damaged or not of this shape."""
+    try:
+        found: np.ndarray = np.load(path, mmap_mode="r", allow_pickle=False)
+    except (OSError, ValueError, EOFError) as error:
+        raise DataError(f"{path}: damaged ({error}).", "Delete it; it is made anew.") from error
+    if found.shape != shape or found.dtype != np.float16:
+        raise DataError(
+            f"{path} holds {found.dtype} {found.shape}; expected float16 {shape}.", "Delete it; it is made anew."
+        )
+    return found
 
 
 def _key(source: VectorSource, sentences: Sequence[Sequence[str]]) -> str:

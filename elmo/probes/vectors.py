@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
@@ -15,6 +16,7 @@ from elmo.embed.embedder import Embedder
 from elmo.embed.identity import model_identity
 from elmo.errors import ConfigError, DataError
 from elmo.text.lines import read_lines
+from elmo.text.vectors import as_vector, vector_lines
 
 
 class VectorSource(Protocol):
@@ -119,26 +121,19 @@ def read_static_vectors(path: str, *, limit: int | None = None) -> StaticVectors
     rows: dict[str, int] = {}
     vectors: list[np.ndarray] = []
     digest = hashlib.sha256()
-    dim: int | None = None
-    for number, line in enumerate(read_lines(path), 1):
-        digest.update(line.encode() + b"\n")
-        parts = line.rstrip().split(" ")
-        if number == 1 and len(parts) == 2 and all(part.isdigit() for part in parts):
-            dim = int(parts[1])
-            continue
-        dim = dim or len(parts) - 1
-        if len(parts) < dim + 1 or dim < 1:
-            raise DataError(f"{path}:{number}: {len(parts) - 1} numbers were found; expected {dim}.")
-        word = " ".join(parts[:-dim])  # some published files have words with spaces in them
+
+    def digested() -> Iterator[str]:
+        for line in read_lines(path):
+            digest.update(line.encode() + b"\n")
+            yield line
+
+    for number, word, numbers in vector_lines(digested(), path):
         if word in rows:
             continue
-        try:
-            vectors.append(np.array(parts[-dim:], dtype=np.float32))
-        except ValueError as error:
-            raise DataError(f"{path}:{number}: {error}.", "Expected a word and its numbers, with spaces.") from error
-        rows[word] = len(vectors) - 1
+        rows[word] = len(vectors)
+        vectors.append(as_vector(numbers, path, number))
         if limit is not None and len(vectors) >= limit:
             break
     if not vectors:
         raise DataError(f"{path}: no vectors were found.", "Expected word2vec's text format, not its binary one.")
-    return StaticVectors(rows, np.stack(vectors), name=str(path), sha256=digest.hexdigest())
+    return StaticVectors(rows, np.stack(vectors), name=Path(path).name, sha256=digest.hexdigest())

@@ -69,3 +69,4 @@ def save_weights(path: Path, weights: Weights) -> None:
         save_file({name: tensor.detach().contiguous().cpu() for name, tensor in weights.items()}, path)
     except SafetensorError as error:  # a full disk, in a voice of its own
         raise OSError(str(error)) from error
+    path.chmod(path.parent.stat().st_mode & 0o666)  # it comes private; a run is for whoever may enter its folder

@@ -97,6 +97,12 @@ class TokenInputs(nn.Module):
         return layers * tokens.mask[None, :, :, None]  # the mark after a shorter sentence is not a token
 
 
+def learning_bilm(embedder: Embedder) -> nn.Module:
+    """The embedder's network, to learn with a task. It loses its softmax, which a task's loss never reaches."""
+    embedder.model.head = None
+    return embedder.model.requires_grad_(True)
+
+
 def make_inputs(config: RunConfig, start: np.ndarray | None, embedder: Embedder | None) -> TokenInputs:
     """The input part of a model, by the settings. `start` (V, dim): first values of the word table, or None."""
     words = None
@@ -122,6 +128,6 @@ def make_inputs(config: RunConfig, start: np.ndarray | None, embedder: Embedder 
         input_mix=mixes["input"],
         output_mix=mixes["output"],
         elmo_dim=embedder.dim if embedder is not None else 0,
-        bilm=embedder.model.requires_grad_(True) if tuned and embedder is not None else None,
+        bilm=learning_bilm(embedder) if tuned and embedder is not None else None,
         word_dropout=config.words.dropout,
     )

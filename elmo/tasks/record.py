@@ -29,6 +29,7 @@ from elmo.tasks.config import RunConfig, make_config
 from elmo.tasks.run import RECORD, Run, Splits, read_json
 from elmo.tasks.task import Task
 
+KEYS = ("task", "metric", "seed", "config", "data", "elmo", "vectors", "dev", "test", "mixes", "best", "curve")
 FORMAT, VERSION = "elmo-task-record", 1
 
 
@@ -88,7 +89,27 @@ def read_record(path: Path) -> dict[str, Any]:
     record = read_json(path)
     if record.get("format") != FORMAT or record.get("version") != VERSION:
         raise DataError(f"{path}: not a record of a task run (format {record.get('format')!r}).")
+    if missing := _missing(record):
+        raise DataError(f"{path}: a record without {missing}.", "Delete the run's folder and train again.")
     return record
+
+
+def _missing(record: dict[str, Any]) -> str | None:
+    """The first thing that tables need and the record lacks."""
+    for key in KEYS:
+        if key not in record:
+            return key
+    config, metric = record["config"], record["metric"]
+    for section, key in (("data", "fraction"), ("words", "vectors"), ("elmo", "mode")):
+        if not isinstance(config, dict) or key not in (config.get(section) or {}):
+            return f"config.{section}.{key}"
+    for split in ("dev", "test"):
+        if metric not in (record[split] or {}) and not (split == "test" and record[split] is None):
+            return f"{split}.{metric}"
+    for split, about in record["data"].items():
+        if "sha256" not in about:
+            return f"data.{split}.sha256"
+    return None if "sha256" in (record["elmo"] or {"sha256": ""}) else "elmo.sha256"
 
 
 def find_records(places: Iterable[str | Path]) -> list[dict[str, Any]]:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from elmo.errors import ConfigError
+from elmo.tasks.asked import Identities, check_done, check_ready
 from elmo.tasks.config import RunConfig, make_config
 from elmo.tasks.run import RECORD
 from elmo.tasks.task import Task
@@ -82,17 +83,26 @@ def with_elmo(layers: Sequence[Mapping[str, Any]], task: Task, out: Path) -> lis
 
 
 def train_plan(plan: Plan, out: str | Path, *, say: Say = lambda line: None, show: bool | None = None) -> list[Any]:
-    """Trains what is left, in order; gives the records of all, each with its place under "path"."""
+    """Trains what is left, in order; gives the records of all, each with its place under "path".
+
+    Whatever cannot be read, and whatever is done but otherwise, is refused before the first training.
+    """
     out = Path(out)
     names = [name for name, _ in plan.runs]
     if len(set(names)) != len(names):
         raise ConfigError("Two runs would lie in one folder.", f"Name each setting once: {', '.join(names)}.")
-    left = plan.left(out)
-    say(f"{len(names)} runs in {out}, {len(names) - left} of them done")
+    done: dict[str, Any] = {}
+    known: Identities = {}
+    for name, config in plan.runs:
+        if (out / name / RECORD).exists():
+            done[name] = check_done(out / name, config, known)
+        else:
+            check_ready(config, known)
+    say(f"{len(names)} runs in {out}, {len(done)} of them done")
     records = []
     for number, (name, config) in enumerate(plan.runs, start=1):
-        if not (out / name / RECORD).exists():
+        if name not in done:
             say(f"[{number} of {len(names)}] {name}")
-        record = train(config, out / name, say=say, show=show)
-        records.append({**record, "path": str(out / name / RECORD)})
+            done[name] = train(config, out / name, say=say, show=show)
+        records.append({**done[name], "path": str(out / name / RECORD)})
     return records

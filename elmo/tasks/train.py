@@ -19,15 +19,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from elmo.errors import ConfigError, DataError
+from elmo.errors import DataError
 from elmo.files import atomic_file, explain_write
 from elmo.progress import Progress
+from elmo.tasks.asked import check_config, check_done, check_folder, check_same
 from elmo.tasks.batches import plan_epoch
 from elmo.tasks.checkpoint import drop_checkpoint, load_checkpoint, save_checkpoint, save_weights
 from elmo.tasks.config import RunConfig
 from elmo.tasks.optim import WeightAverage, make_optimizer, update
 from elmo.tasks.predict import evaluate
-from elmo.tasks.record import elmo_identity, make_record, read_record, write_record
+from elmo.tasks.record import elmo_identity, make_record, write_record
 from elmo.tasks.run import RECORD, WEIGHTS, Run, Splits, new_run, save_words
 from elmo.tasks.tokens import to_device
 
@@ -56,14 +57,14 @@ def train(
     """Trains, or goes on, or finds that all is done; gives the record. Test is scored once, with the best weights."""
     out = Path(out)
     if (out / RECORD).exists():
-        record = read_record(out)
-        check_same(out, record["config"], config.to_dict())
+        record = check_done(out, config)
         say(f"{out} is done: {record['metric']} {record['best']['score']:.2f} on dev")
         return record
+    check_folder(out)
     begun = time.monotonic()
+    run, splits = new_run(config, show=show)
     with explain_write(out):
         out.mkdir(parents=True, exist_ok=True)
-    run, splits = new_run(config, show=show)
     prepared = time.monotonic() - begun
     say(describe(run, splits))
     loop = Loop(run, splits, out, say=say, show=show)
@@ -212,8 +213,9 @@ class Loop:
         if found is None:
             return
         now, self.best_weights, training, manifest = found
-        for part in ("config", "data", "elmo"):
-            check_same(self.out, manifest[part], self._about[part])
+        check_config(self.out, manifest["config"], self.run.config.to_dict())
+        for part in ("data", "elmo"):
+            check_same(self.out, manifest[part], self._about[part], part)
         self.run.model.load_state_dict(now)
         self.optimizer.load_state_dict(training["optimizer"])
         for name, value in training["average"].items():
@@ -233,19 +235,3 @@ def describe(run: Run, splits: Splits) -> str:
     count = sum(p.numel() for p in run.model.parameters() if p.requires_grad)
     what = f"ELMo {elmo.mode} at {elmo.place}" if elmo.used else "no ELMo"
     return f"{run.task.title}: {len(splits.train):,} examples, {count / 1e6:.2f}M weights, {what}, on {run.device}"
-
-
-def check_same(out: Path, before: Any, now: Any, where: str = "") -> None:
-    """A ConfigError that names the first setting in which a folder's run differs from the one asked for."""
-    if isinstance(before, dict) and isinstance(now, dict):
-        for key in sorted({*before, *now}):
-            check_same(out, before.get(key), now.get(key), f"{where}.{key}" if where else key)
-    elif _plain(before) != _plain(now) and where not in ("train.device", "elmo.cache", "elmo.cache_dir"):
-        raise ConfigError(
-            f"{out} holds a run with {where} = {before!r}; now it is {now!r}.",
-            "Choose another --out, or ask for the same settings.",
-        )
-
-
-def _plain(value: Any) -> Any:
-    return list(value) if isinstance(value, tuple) else value

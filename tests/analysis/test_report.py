@@ -7,7 +7,17 @@ import re
 from html.parser import HTMLParser
 
 import pytest
-from made_records import full_set, probe_record, task_record, write_all
+from made_records import (
+    DEMO,
+    FINETUNED,
+    GEOMETRY,
+    SIMILAR,
+    full_set,
+    probe_record,
+    task_record,
+    training_report,
+    write_all,
+)
 
 from elmo.analysis.report.as_html import PAPER_ADDRESS, as_html
 from elmo.analysis.report.as_markdown import as_markdown
@@ -245,3 +255,27 @@ def test_paths_of_a_machine_are_cut():
         "elmo task train ner --set 'data.train=c d/e.txt' --out q"
     )
     json.dumps(short(task_record()))
+
+
+def without_each(values):
+    """The same record without one of its parts, for every part however deep."""
+    for key in values if isinstance(values, dict) else range(len(values)) if isinstance(values, list) else ():
+        items = {k: v for k, v in values.items() if k != key} if isinstance(values, dict) else None
+        yield items if items is not None else values[:key] + values[key + 1 :]
+        for less in without_each(values[key]):
+            whole = dict(values) if isinstance(values, dict) else list(values)
+            whole[key] = less
+            yield whole
+
+
+@pytest.mark.parametrize(
+    "record",
+    [task_record(), *(probe_record(kind) for kind in ("pos", "wsd", "wic")), training_report(), FINETUNED, DEMO,
+     SIMILAR, GEOMETRY],
+    ids=["task", "pos", "wsd", "wic", "training", "finetuning", "demo", "similar", "geometry"],
+)  # fmt: skip
+def test_a_record_that_lacks_something_is_left_out_or_shown(tmp_path, record):
+    for less in without_each(record):
+        (tmp_path / "record.json").write_text(json.dumps(less), encoding="utf-8")
+        evidence = collect([tmp_path])
+        make_page(evidence, table=as_values(make_table(evidence.tasks)))

@@ -58,6 +58,13 @@ def test_curve_sweep_geometry_and_a_report_of_them(tmp_path, capsys, monkeypatch
     [
         (["task", "curve", "ner"], "needs a train and a dev file"),
         (["task", "curve", "ner", "--shares", "0"], "Expected percents"),
+        (
+            ["task", "curve", "ner", "--train", "ner-1.txt", "--dev", "ner-1.txt", "--shares", "100"],
+            "two shares or more",
+        ),
+        (["geometry", "ner-1.txt", "--out", "."], "is a folder"),
+        (["geometry", "ner-1.txt", "--out", "no/g.json"], "there is no folder"),
+        (["probe", "pos", "nothing", "--out", "no/g.json"], "there is no folder"),
         (["task", "sweep", "ner", "--only", "lambda"], "Expected layers or places"),
         (["report", "nowhere", "-o", "out"], "nowhere does not exist"),
         (["report", ".", "-o", "out"], "No records in ."),
@@ -67,6 +74,7 @@ def test_curve_sweep_geometry_and_a_report_of_them(tmp_path, capsys, monkeypatch
 )
 def test_asking_wrongly_is_explained(tmp_path, capsys, monkeypatch, words, says):
     monkeypatch.chdir(tmp_path)
+    tiny_tasks.write_data(tmp_path, "ner")
     Path("bad.toml").write_text('nothing = "x"\n', encoding="utf-8")
     if "full" in words:
         made_records.write_all(tmp_path / "full")

@@ -41,6 +41,11 @@ def test_entities_are_the_third_column_and_a_last_blank_line_is_not_needed(tmp_p
     assert read_tagged(path, "iob") == [Tagged(["Al", "Zaman"], ["B-ORG", "I-ORG"]), Tagged([":"], ["O"])]
 
 
+def test_a_comment_may_hold_a_tab(tmp_path):
+    lines = "# text = a\tb\n1\t#\tO\n2\tb\tB-X\n\n"
+    assert read_tagged(write(tmp_path / "a.iob2", lines), "iob")[0].tokens == ["#", "b"]
+
+
 def test_a_short_line_is_named(tmp_path):
     path = write(tmp_path / "a.conllu", "1\tword\n")
     with pytest.raises(DataError, match=r"a\.conllu:1: 2 columns"):

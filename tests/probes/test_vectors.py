@@ -47,6 +47,8 @@ def test_static_vectors_cut_short_are_named(tmp_path):
         read_static_vectors(write(tmp_path / "a.vec", "2 2\nthe 1 2\ncat 5\n"))
     with pytest.raises(DataError, match=r"a\.vec:2: could not"):
         read_static_vectors(write(tmp_path / "a.vec", "2 2\nthe 1 x\n"))
+    with pytest.raises(DataError, match=r"a\.vec:1: no numbers after the word; expected word2vec's text format"):
+        read_static_vectors(write(tmp_path / "a.vec", "the\ncat\n"))
     with pytest.raises(DataError, match="no vectors"):
         read_static_vectors(write(tmp_path / "a.vec", ""))
 
@@ -64,6 +66,19 @@ def test_gathered_vectors_stand_in_the_order_of_the_words(tmp_path):
     np.testing.assert_array_equal(again, expected)
     gather(source, [["a", "b"]], cache=tmp_path / "kept")
     assert source.calls == 3, "other sentences have other vectors"
+
+
+def test_damaged_kept_vectors_are_refused(tmp_path):
+    source = MadeVectors(lambda s, i: [[i, i]], 1, 2)
+    gather(source, [["a", "b"]], cache=tmp_path)
+    (file,) = tmp_path.iterdir()
+    for damage in (b"", file.read_bytes()[:-1], b"no array at all"):
+        file.write_bytes(damage)
+        with pytest.raises(DataError, match="damaged"):
+            gather(source, [["a", "b"]], cache=tmp_path)
+    np.save(file, np.zeros((2, 1, 2)))
+    with pytest.raises(DataError, match="expected float16"):
+        gather(source, [["a", "b"]], cache=tmp_path)
 
 
 def test_vectors_that_float16_cannot_hold_are_refused():

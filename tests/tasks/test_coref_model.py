@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from small_runs import COREF, learn, small_run
 
+from elmo.tasks.coref import data as coref
 from elmo.tasks.coref.model import Links, marginal_loss, resolve
 from elmo.tasks.coref.spans import all_spans, antecedents, clusters_of, distance_bucket, prune
 from elmo.tasks.coref.task import TASK
@@ -151,3 +152,12 @@ def test_raw_text_is_cut_into_sentences_and_shown(tmp_path):
         (".", ""),
     ]
     assert TASK.as_json(example, clusters)["clusters"][1][0] == {"first": 2, "last": 3, "text": "a dog"}
+
+
+def test_speakers_that_are_not_known_are_nobody(tmp_path):
+    run, _ = small_run(tmp_path, "coref", elmo={"mode": "none"})
+    names = ("x", "-", "", "*", "_", "x", "y", "y")
+    batch = run.task.collate([coref.Example(sentences=(tuple("abcdefgh"),), speakers=names)], run.maker)
+    found = batch.documents[0].speakers.tolist()
+    assert found[1:5] == [0, 0, 0, 0]
+    assert 0 != found[0] == found[5] != found[6] == found[7] != 0

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import elmo
-from elmo.errors import ConfigError, DataError
+from elmo.errors import ConfigError, DataError, OutputError
 from elmo.tasks.batches import group, plan_epoch
 from elmo.tasks.config import make_config
 from elmo.tasks.elmo_input import make_inputs
@@ -105,7 +105,8 @@ def test_vectors_are_read_with_and_without_a_first_line(tmp_path):
         (b"the 1 2\nbank 1\n", ":2: 1 numbers"),
         (b"the 1 x\n", ":1: could not convert"),
         (b"the 1 nan\n", ":1: a number that is not finite"),
-        (b"\xff\xfe 1 2\n", ":1: not UTF-8"),
+        (b"\xff\xfe 1 2\n", ":1: byte 0 (0xff) is not UTF-8"),
+        (b"the\nbank 1 2\n", ":1: no numbers after the word; expected word2vec's text format"),
         (b"", ": no vector"),
     ],
 )
@@ -115,6 +116,13 @@ def test_bad_vectors_are_named_with_their_line(tmp_path, content, place):
     with pytest.raises(DataError) as caught:
         read_vectors(path, ["the", "bank"])
     assert f"{path}{place}" in caught.value.message
+
+
+def test_damaged_vectors_are_named(tmp_path):
+    path = tmp_path / "vectors.txt.xz"
+    path.write_bytes(lzma.compress(b"the 1 2\n" * 1000)[:-20])
+    with pytest.raises(DataError, match=r"vectors\.txt\.xz: cannot be read past"):
+        read_vectors(path, ["the"])
 
 
 def test_symbols_keep_frequent_words_and_those_with_vectors(tmp_path):
@@ -177,8 +185,20 @@ def test_damaged_layers_on_disk_are_refused(embedder, tmp_path):
     LayerSource(embedder, model_sha256(embedder), cache="disk", cache_dir=tmp_path).prepare(SENTENCES)
     (file,) = tmp_path.iterdir()
     np.save(file, np.zeros((2, 3), dtype=np.float16))
+    again = LayerSource(embedder, model_sha256(embedder), cache="disk", cache_dir=tmp_path)
     with pytest.raises(DataError, match="expected float16"):
-        LayerSource(embedder, model_sha256(embedder), cache="disk", cache_dir=tmp_path).prepare(SENTENCES)
+        again.prepare(SENTENCES)
+    for damage in (b"", file.read_bytes()[:-1], b"no array at all"):
+        file.write_bytes(damage)
+        with pytest.raises(DataError, match="damaged") as caught:
+            again.prepare(SENTENCES)
+        assert str(file) in caught.value.message
+
+
+def test_a_cache_folder_that_cannot_be_made_is_named(embedder, tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(OutputError, match="cannot be written"):
+        LayerSource(embedder, model_sha256(embedder), cache="disk", cache_dir=tmp_path / "file").prepare(SENTENCES)
 
 
 # ---- the input part of a model ---------------------------------------------------------------------------------------

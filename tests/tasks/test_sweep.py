@@ -7,7 +7,7 @@ import tiny_tasks
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elmo.errors import ConfigError
+from elmo.errors import ConfigError, DataError, ElmoError
 from elmo.tasks.config import make_config
 from elmo.tasks.curve import SHARES, curve_cells, durations, read_shares
 from elmo.tasks.sweep import Plan, make_plan, sweep_cells, train_plan, with_elmo
@@ -94,5 +94,22 @@ def test_a_set_goes_on_where_it_stopped_and_gives_all_records(tmp_path):
     assert [r["elmo"] is None for r in records] == [True, False]
     assert records[1]["path"] == str(tmp_path / "set" / "top-input" / "seed-0" / "record.json")
     assert plan.left(tmp_path / "set") == 0
+    other = make_plan(
+        NER, [*layers, {"elmo": {"place": "output"}}], sweep_cells(base_config, places=False)[:1], seeds=1
+    )
+    assert train_plan(other, tmp_path / "set") == first, "without ELMo its settings mean nothing"
     with pytest.raises(ConfigError, match="one folder"):
         train_plan(Plan(runs=plan.runs[:1] * 2), tmp_path / "set")
+
+
+def test_what_cannot_be_read_is_found_before_the_first_training(tmp_path):
+    good = tiny_tasks.settings(tmp_path, "ner", {"elmo": {"mode": "frozen"}, "train": {"epochs": 1}})
+    for wrong, error in (
+        ({"elmo": {"model": str(tmp_path / "nowhere")}}, ElmoError),
+        ({"data": {"test": str(tmp_path / "gone")}}, DataError),
+    ):
+        layers = [good.to_dict(), wrong]
+        plan = make_plan(NER, layers, sweep_cells(make_config(NER, *layers), places=False)[:2], seeds=1)
+        with pytest.raises(error, match=r"nowhere|gone"):
+            train_plan(plan, tmp_path / "set")
+        assert not (tmp_path / "set").exists()

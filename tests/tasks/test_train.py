@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 import shlex
+import shutil
 from pathlib import Path
 
 import pytest
 import tiny_tasks
 import torch
 from safetensors.torch import load_file
+from scored import scored
 
 from elmo.cli.pretrain import assignment
-from elmo.errors import ConfigError, DataError
+from elmo.errors import ConfigError, DataError, OutputError
 from elmo.tasks import train as loop
 from elmo.tasks.checkpoint import load_checkpoint
 from elmo.tasks.config import make_config
@@ -22,6 +24,7 @@ from elmo.tasks.record import find_records, read_record
 from elmo.tasks.run import new_run, open_run
 from elmo.tasks.task import load_task
 from elmo.tasks.train import train
+from elmo.weights.store import save_store
 
 
 class CutOff(Exception):
@@ -109,6 +112,31 @@ def test_changed_data_is_refused_in_the_middle_of_a_run(tmp_path):
         train(config, tmp_path / "run")
 
 
+def test_changed_data_and_another_bilm_are_refused_after_a_run(tmp_path):
+    save_store(tmp_path / "model", scored())
+    over = {"elmo": {"mode": "frozen", "model": str(tmp_path / "model")}, "train": {"epochs": 1}}
+    config = tiny_tasks.settings(tmp_path, "ner", over)
+    first = train(config, tmp_path / "run")
+    assert train(config, tmp_path / "run") == first
+    shutil.rmtree(tmp_path / "model")
+    save_store(tmp_path / "model", scored(seed=1))
+    with pytest.raises(ConfigError, match=r"sha256\.elmo = "):
+        train(config, tmp_path / "run")
+    with open(config.data.train, "a", encoding="utf-8") as file:
+        file.write("\nMore O\n")
+    with pytest.raises(ConfigError, match=r"sha256\.dev = "):
+        train(config, tmp_path / "run")
+
+
+def test_a_run_that_cannot_begin_leaves_nothing(tmp_path):
+    config = tiny_tasks.settings(tmp_path, "ner", {"data": {"dev": str(tmp_path / "nowhere")}})
+    with pytest.raises(DataError, match="nowhere"):
+        train(config, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+    with pytest.raises(OutputError, match="is a file"):
+        train(config, Path(config.data.train) / "run")
+
+
 def test_a_damaged_checkpoint_is_named(tmp_path):
     config = tiny_tasks.settings(tmp_path, "ner")
     train_cut_off(config, tmp_path / "run", after=1)
@@ -166,6 +194,29 @@ def test_a_tuned_bilm_learns_and_is_saved_with_the_run(tmp_path):
     name = next(n for n, _ in kept.model.named_parameters() if n.startswith("inputs.bilm.stacks"))
     assert not torch.equal(dict(kept.model.named_parameters())[name], dict(fresh.model.named_parameters())[name])
     assert evaluate(kept, splits.dev)["f1"] == pytest.approx(read_record(tmp_path / "run")["dev"]["f1"])
+
+
+def test_a_tuned_bilm_with_a_softmax_goes_on_and_opens_again(tmp_path):
+    save_store(tmp_path / "model", scored())
+    over = {"elmo": {"mode": "tuned", "model": str(tmp_path / "model")}, "train": {"epochs": 2}}
+    config = tiny_tasks.settings(tmp_path, "ner", over)
+    train_cut_off(config, tmp_path / "run", after=1)
+    record = train(config, tmp_path / "run")
+    assert evaluate(open_run(tmp_path / "run"), load_task("ner").read(Path(config.data.dev))) == record["dev"]
+    file = tmp_path / "run" / "model.safetensors"
+    assert not any("head" in name for name in load_file(file))
+    assert file.stat().st_mode & 0o777 == (tmp_path / "run" / "words.json").stat().st_mode & 0o777
+
+
+def test_a_record_without_what_tables_need_is_refused(tmp_path):
+    record = train(tiny_tasks.settings(tmp_path, "ner", {"train": {"epochs": 1}}), tmp_path / "run")
+    for missing, less in (
+        ("seed", {k: v for k, v in record.items() if k != "seed"}),
+        ("dev.f1", {**record, "dev": {}}),
+    ):
+        (tmp_path / "run" / "record.json").write_text(json.dumps(less), encoding="utf-8")
+        with pytest.raises(DataError, match=f"record without {missing}"):
+            find_records([tmp_path])
 
 
 def test_a_finished_run_predicts_as_it_was_scored(tmp_path):

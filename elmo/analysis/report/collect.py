@@ -6,7 +6,7 @@ First step of a report. Records are plain data here: which code wrote them does 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,35 @@ from elmo.errors import DataError
 
 _NOT_RECORDS = {"config.json", "words.json", "manifest.json"}  # beside records, never one
 _TASK_KEYS = {"task", "metric", "seed", "config", "data", "elmo", "dev", "test", "mixes", "best", "curve"}
+
+# What the page reads of each kind of record, by path: + is each of at least one, * each of any number, what ends in ?
+# may be missing or null, METRIC is the record's metric.
+_OF_A_TASK = (
+    "task", "seed", "data.train.examples", "data.+.sha256", "vectors", "dev.METRIC", "test", "test?.METRIC",
+    "best.score", "best.update", "curve.+.update", "curve.+.dev.METRIC", "elmo", "elmo?.sha256", "config.elmo.layers",
+    "config.elmo.penalty", "config.elmo.place", "config.data.fraction", "config.words",
+    "mixes", "mixes.*.weights", "mixes.*.gamma",
+)  # fmt: skip
+_PERPLEXITIES = ("reset?", "carried?", "by_source?.*")
+_NEEDED: dict[str, Sequence[str]] = {
+    "task": _OF_A_TASK,
+    "pos": ("vectors.name", "scores.metric", "scores.views.+.test", "scores.views.+.dev", "scores.usual_tag.test"),
+    "ner": ("vectors.name", "scores.metric", "scores.views.+.test", "scores.views.+.dev", "scores.usual_tag.test"),
+    "wsd": ("vectors.name", "scores.views.+.plain.ALL", "scores.wordnet_first_sense", "scores.semcor_most_frequent"),
+    "wic": ("vectors.name", "scores.views.+.plain", "scores.views.+.centred", "scores.always_same"),
+    "training": tuple(
+        f"perplexity.{part}.{side}" for part in _PERPLEXITIES for side in ("forward", "backward", "mean", "predictions")
+    ),
+    "finetuning": ("coverage", "before", "after"),
+    "demo": (
+        "neighbours.+.query",
+        "neighbours.+.layers.+.+.score",
+        "neighbours.+.layers.+.+.shown",
+        *(f"senses.+.+.{name}" for name in ("within", "between", "nearest")),
+    ),
+    "neighbours": ("neighbours.+.score", "neighbours.+.tokens", "neighbours.+.position"),
+    "geometry": ("geometry.+.layer", "geometry.+.anisotropy", "geometry.+.self_similarity", "geometry.+.norm"),
+}
 
 
 @dataclass(frozen=True)
@@ -37,7 +66,7 @@ class Evidence:
     demos: list[Found] = field(default_factory=list)  # `elmo demo --json`
     neighbours: list[Found] = field(default_factory=list)  # `elmo similar --json`
     geometries: list[Found] = field(default_factory=list)  # `elmo geometry --out`
-    unread: list[str] = field(default_factory=list)  # files that are no JSON, with what is wrong
+    unread: list[str] = field(default_factory=list)  # files that are no JSON or no whole record, with what is wrong
 
     def __len__(self) -> int:
         others = [*self.probes, *self.trainings, *self.finetunings, *self.demos, *self.neighbours, *self.geometries]
@@ -69,26 +98,65 @@ def _add(evidence: Evidence, file: Path, path: str) -> None:
     except (OSError, ValueError) as error:
         evidence.unread.append(f"{path}: {error}")
         return
-    found = Found(path, values)
-    if isinstance(values, Mapping):
-        if values.get("format") == "elmo-task-record" or values.keys() >= _TASK_KEYS:
-            evidence.tasks.append({**values, "path": path})
-        elif {"probe", "vectors", "scores"} <= values.keys():
-            evidence.probes.append(found)
-        elif {"step", "perplexity", "definition"} <= values.keys():
-            evidence.trainings.append(found)
-            evidence.courses[path] = _course_beside(file)
-        elif {"coverage", "before", "after"} <= values.keys():
-            evidence.finetunings.append(found)
-        elif {"senses", "neighbours"} <= values.keys():
-            evidence.demos.append(found)
-        elif "geometry" in values:
-            evidence.geometries.append(found)
-        elif "neighbours" in values:
-            evidence.neighbours.append(found)
-    elif isinstance(values, list) and values and isinstance(values[0], Mapping):
-        is_similar = {"score", "tokens", "position"} <= values[0].keys()
-        evidence.neighbours.extend([Found(path, {"neighbours": values})] if is_similar else [])
+    kind = _kind(values)
+    if kind is None:
+        return
+    if isinstance(values, list):
+        values = {"neighbours": values}
+    metric = str(values.get("metric"))
+    for needed in _NEEDED.get(kind, ()):
+        if not _has(values, needed.replace("METRIC", metric).split(".")):
+            evidence.unread.append(f"{path}: a record of {kind} without {needed.replace('METRIC', metric)}")
+            return
+    if kind == "task":
+        evidence.tasks.append({**values, "path": path})
+        return
+    if kind == "training":
+        evidence.courses[path] = _course_beside(file)
+    homes = {
+        "training": evidence.trainings,
+        "finetuning": evidence.finetunings,
+        "demo": evidence.demos,
+        "neighbours": evidence.neighbours,
+        "geometry": evidence.geometries,
+    }
+    homes.get(kind, evidence.probes).append(Found(path, values))
+
+
+def _kind(values: Any) -> str | None:
+    """What a file holds; None: something else than a record."""
+    if isinstance(values, list):
+        is_similar = bool(values) and isinstance(values[0], Mapping)
+        return "neighbours" if is_similar and {"score", "tokens", "position"} <= values[0].keys() else None
+    if not isinstance(values, Mapping):
+        return None
+    if values.get("format") == "elmo-task-record" or values.keys() >= _TASK_KEYS:
+        return "task"
+    if {"probe", "vectors", "scores"} <= values.keys():
+        return str(values["probe"])
+    marks = {
+        "training": {"step", "perplexity", "definition"},
+        "finetuning": {"coverage", "before", "after"},
+        "demo": {"senses", "neighbours"},
+        "geometry": {"geometry"},
+        "neighbours": {"neighbours"},
+    }
+    return next((kind for kind, keys in marks.items() if keys <= values.keys()), None)
+
+
+def _has(values: Any, path: Sequence[str]) -> bool:
+    if not path:
+        return True
+    name, rest = path[0], path[1:]
+    if name in ("*", "+"):
+        each = list(values.values()) if isinstance(values, Mapping) else values
+        return isinstance(each, list) and (bool(each) or name == "*") and all(_has(one, rest) for one in each)
+    if not isinstance(values, Mapping):
+        return False
+    if name.endswith("?"):
+        inner = values.get(name[:-1])
+        return inner is None or _has(inner, rest)
+    return name in values and _has(values[name], rest)
 
 
 def _course_beside(report: Path) -> list[dict[str, float]]:

@@ -64,7 +64,9 @@ def _demo(found: Found, sources: Sources) -> list[Part]:
     parts.append(Table(caption=caption, head=head, rows=lines, notes=[note]))
     expected = (values.get("language_model") or {}).get("substitutes", [])
     if expected:
-        rows = [[Cell(text=place["sentence"], source=key), ", ".join(place["words"])] for place in expected]
+        rows = [
+            [Cell(text=place.get("sentence", ""), source=key), ", ".join(place.get("words", ()))] for place in expected
+        ]
         caption = f"{model}{trained}: what the language model expects in the word's place"
         parts.append(Table(caption=caption, head=("Sentence", "Words"), rows=rows))
     return parts
@@ -161,7 +163,8 @@ def _finetuned(name: str, values: Mapping[str, Any], key: str) -> Table:
     before, after = values["before"], values["after"]
     for source, figures in (before.get("by_source") or {"all": before}).items():
         then = (after.get("by_source") or {"all": after}).get(source)
-        cells = [Cell(text=f"{f['reset']['mean']:.1f}" if f else "-", source=key) for f in (figures, then)]
+        means = [((found or {}).get("reset") or {}).get("mean") for found in (figures, then)]
+        cells = [Cell(text="-" if mean is None else f"{mean:.1f}", source=key) for mean in means]
         rows.append([source.split("/")[-1].split(".")[0], *cells])
     return Table(
         caption=f"{name}: perplexity before and after fine-tuning", head=("Held-out text", "Before", "After"), rows=rows

@@ -17,6 +17,7 @@ from elmo.tasks.tokens import BatchMaker
 from elmo.text.sentences import split_sentences
 from elmo.text.tokenize import Tokenizer
 
+NOBODY = ("", "-", "*", "_")  # what files write where a speaker is not known
 Clusters = Sequence[Sequence[Mention]]
 
 
@@ -54,8 +55,8 @@ def collate(examples: Sequence[Example], maker: BatchMaker) -> CorefBatch:
 
 
 def _document(example: Example, maker: BatchMaker) -> Document:
-    names = {name: number for number, name in enumerate(dict.fromkeys(example.speakers), 1)}
-    speakers = [names[name] for name in example.speakers] or [0] * sum(map(len, example.sentences))
+    names = {name: number for number, name in enumerate(dict.fromkeys(example.speakers), 1) if name not in NOBODY}
+    speakers = [names.get(name, 0) for name in example.speakers] or [0] * sum(map(len, example.sentences))
     gold = None
     if example.clusters is not None:
         rows = [
