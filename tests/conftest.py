@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import signal
 
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # started in the background of a shell; tests send it to children
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # before torch is imported; see elmo/cli/main.py
 os.environ.setdefault("GOMP_SPINCOUNT", "0")
 
