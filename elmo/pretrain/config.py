@@ -15,6 +15,7 @@ from typing import Any
 from elmo.errors import ConfigError, DataError
 from elmo.model.config import PRESETS, BiLMConfig, from_dict
 from elmo.pretrain.shards import PrepareConfig
+from elmo.settings import merge
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -168,15 +169,6 @@ def make_config(*layers: dict[str, Any], words: bool = False) -> RunConfig:
         settings["model"] = {**settings["model"], "chars": None, "words": table}
     config: RunConfig = from_dict(RunConfig, settings)
     return config
-
-
-def merge(base: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
-    """`over` on top of `base`, table by table; lists and plain values replace."""
-    result = dict(base)
-    for key, value in over.items():
-        both = isinstance(value, dict) and isinstance(result.get(key), dict)
-        result[key] = merge(result[key], value) if both else value
-    return result
 
 
 def read_toml(path: str | Path) -> dict[str, Any]:

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import numpy as np
 
+from elmo.embed.kept import kept_array
 from elmo.errors import DataError
-from elmo.files import atomic_file, explain_write
 from elmo.probes.vectors import VectorSource
 from elmo.progress import Progress
 
@@ -35,15 +35,7 @@ def gather(
         _fill(result, source, sentences, label, show)
         return result
     path = cache / f"{_key(source, sentences)}.npy"
-    if not path.exists():
-        with explain_write(path):
-            cache.mkdir(parents=True, exist_ok=True)
-        with atomic_file(path) as partial:
-            mapped = np.lib.format.open_memmap(partial, mode="w+", dtype=np.float16, shape=shape)
-            _fill(mapped, source, sentences, label, show)
-            mapped.flush()
-            del mapped
-    return _open_kept(path, shape)
+    return kept_array(path, shape, lambda mapped: _fill(mapped, source, sentences, label, show))
 
 
 def _fill(
@@ -58,19 +50,6 @@ def _fill(
             result[begin:end] = vectors.swapaxes(0, 1)
             progress.advance(end - begin)
     assert end == len(result), "a source gives every word its vector"
-
-
-def _open_kept(path: Path, shape: tuple[int, ...]) -> np.ndarray:
-    """The float16 array of an earlier pass, mapped; a DataError where it is damaged or not of this shape."""
-    try:
-        found: np.ndarray = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
-        raise DataError(f"{path}: damaged ({error}).", "Delete it; it is made anew.") from error
-    if found.shape != shape or found.dtype != np.float16:
-        raise DataError(
-            f"{path} holds {found.dtype} {found.shape}; expected float16 {shape}.", "Delete it; it is made anew."
-        )
-    return found
 
 
 def _key(source: VectorSource, sentences: Sequence[Sequence[str]]) -> str:

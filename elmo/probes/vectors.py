@@ -5,6 +5,7 @@ The probes know nothing else of a model, so a biLM, static word vectors and othe
 
 from __future__ import annotations
 
+import functools
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -63,10 +64,14 @@ class ModelVectors:
     def layers(self, sentences: Iterable[Sequence[str]]) -> Iterator[np.ndarray]:
         return self.embedder.stream(sentences, layers="all")
 
+    @functools.cached_property
+    def _sha256(self) -> str:
+        return model_identity(self.embedder)  # asked for with every text, over all weights
+
     def identity(self) -> dict[str, Any]:
         return {
             "name": self.name,
-            "sha256": model_identity(self.embedder),
+            "sha256": self._sha256,
             "layers": self.num_layers,
             "dim": self.dim,
             "trained": self.embedder.trained,

@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, field, is_dataclass
 from typing import Any, cast, get_args, get_type_hints
 
 from elmo.errors import ConfigError
+from elmo.settings import merge
 from elmo.tasks.task import Task
 
 
@@ -160,15 +161,6 @@ def make_config(task: Task, *layers: Mapping[str, Any]) -> RunConfig:
         raise ConfigError(f"The settings are for task {settings['task']!r}, not {task.name!r}.")
     config: RunConfig = _from_dict(RunConfig, settings, sections={"model": task.model_config})
     return config
-
-
-def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
-    """`over` on top of `base`, table by table; plain values replace."""
-    result = dict(base)
-    for key, value in over.items():
-        both = isinstance(value, Mapping) and isinstance(result.get(key), Mapping)
-        result[key] = merge(result[key], value) if both else value
-    return result
 
 
 def _from_dict(kind: type, values: Any, *, where: str = "", sections: Mapping[str, type] | None = None) -> Any:

@@ -18,8 +18,9 @@ from torch import Tensor
 
 from elmo.embed.embedder import Embedder
 from elmo.embed.identity import model_identity
+from elmo.embed.kept import kept_array
 from elmo.errors import ConfigError, DataError
-from elmo.files import atomic_file, cache_home, explain_write
+from elmo.files import cache_home
 from elmo.progress import Progress
 
 log = logging.getLogger(__name__)
@@ -86,27 +87,8 @@ class LayerSource:
         path = folder / f"{self._sha[:16]}-{text_sha256(sentences)[:16]}.npy"
         shape = self._shape(sentences)
         if not path.exists():
-            with explain_write(path):
-                folder.mkdir(parents=True, exist_ok=True)
             log.info("layers of %d tokens go to %s", shape[0], path)
-            with atomic_file(path) as partial:
-                block = np.lib.format.open_memmap(partial, mode="w+", dtype=np.float16, shape=shape)
-                self._fill(block, sentences, show)
-                block.flush()
-        return _open_kept(path, shape)
-
-
-def _open_kept(path: Path, shape: tuple[int, ...]) -> np.ndarray:
-    """The float16 array of an earlier pass, mapped; a DataError where it is damaged or not of this shape."""
-    try:
-        found: np.ndarray = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
-        raise DataError(f"{path}: damaged ({error}).", "Delete it; it is made anew.") from error
-    if found.shape != shape or found.dtype != np.float16:
-        raise DataError(
-            f"{path} holds {found.dtype} {found.shape}; expected float16 {shape}.", "Delete it; it is made anew."
-        )
-    return found
+        return kept_array(path, shape, lambda block: self._fill(block, sentences, show))
 
 
 def model_sha256(embedder: Embedder) -> str:

@@ -6,7 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elmo.probes.scores import SpanScore, accuracy, span_score, spans
+from elmo.probes.scores import SpanScore, accuracy, span_score
+from elmo.text.spans import spans_of_tags
+
+
+def spans(tags):
+    return [(span.first, span.last + 1, span.label) for span in spans_of_tags(tags)]
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from elmo.errors import DataError
-from elmo.tasks.bio import spans_of_tags, tags_of_spans
 from elmo.tasks.ner.data import Example, read_examples, write_examples
+from elmo.text.spans import spans_of_tags, tags_of_spans
 
 CONLL2003 = """-DOCSTART- -X- -X- O
 

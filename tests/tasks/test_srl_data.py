@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from elmo.errors import DataError
-from elmo.tasks.bio import tags_of_spans
 from elmo.tasks.srl.data import Example, read_examples, write_examples
 from elmo.tasks.srl.score import METRIC, arguments_of, score
+from elmo.text.spans import tags_of_spans
 
 CONLL2005 = """I PRP (NP*) - - (A0*) *
 get VB (VP* get get.01 (V*) *

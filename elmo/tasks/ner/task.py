@@ -9,12 +9,13 @@ import numpy as np
 import torch
 
 from elmo.errors import DataError
-from elmo.tasks.bio import spans_of_tags
+from elmo.tasks.marked import marked_text, span_json
 from elmo.tasks.ner.data import Example, read_examples
 from elmo.tasks.ner.model import NERBatch, NERConfig, NERModel
 from elmo.tasks.ner.score import METRIC, score
 from elmo.tasks.task import Labels, Piece, Task
 from elmo.tasks.tokens import BatchMaker
+from elmo.text.spans import spans_of_tags
 from elmo.text.tokenize import Tokenizer
 
 
@@ -43,20 +44,11 @@ def from_text(fields: Sequence[str], tokenize: Tokenizer) -> Example:
 
 def render(example: Example, tags: Sequence[str]) -> list[Piece]:
     """The sentence, entities marked with their kind."""
-    pieces: list[Piece] = []
-    end = 0
-    for span in spans_of_tags(tags):
-        pieces += [Piece(" ".join(example.tokens[end : span.first]))] if span.first > end else []
-        pieces.append(Piece(" ".join(example.tokens[span.first : span.last + 1]), span.label))
-        end = span.last + 1
-    return pieces + ([Piece(" ".join(example.tokens[end:]))] if end < len(example.tokens) else [])
+    return marked_text(example.tokens, spans_of_tags(tags))
 
 
 def as_json(example: Example, tags: Sequence[str]) -> dict[str, Any]:
-    spans = [
-        {"kind": s.label, "first": s.first, "last": s.last, "text": " ".join(example.tokens[s.first : s.last + 1])}
-        for s in spans_of_tags(tags)
-    ]
+    spans = [span_json(example.tokens, span, "kind") for span in spans_of_tags(tags)]
     return {"tokens": list(example.tokens), "tags": list(tags), "entities": spans}
 
 

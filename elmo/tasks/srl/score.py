@@ -10,9 +10,9 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 from elmo.errors import DataError
-from elmo.tasks.bio import spans_of_tags
 from elmo.tasks.counts import Counts, check_lengths
 from elmo.tasks.srl.data import Example
+from elmo.text.spans import spans_of_tags
 
 METRIC = "f1"
 _LEFT_OUT = ("V",)

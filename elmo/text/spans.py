@@ -1,4 +1,4 @@
-"""Spans in tags and back: B-X opens a span, I-X goes on, O is outside. Read by ner and srl, their data and scores.
+"""Spans in tags and back: B-X opens a span, I-X goes on, O is outside. For ner, srl and the linear probes.
 
 IOB1, IOB2, IOBES and BILOU are all understood, by the rules of conlleval: a span begins at B, S or U, or where the kind
 changes; it ends at E, L, S or U, or where the next one begins.
