@@ -28,10 +28,10 @@ def run(
 
     from elmo.analysis.report.collect import collect
     from elmo.analysis.report.write import make_page, write_page
+    from elmo.analysis.table1 import make_table
+    from elmo.analysis.table1_picture import as_svg
+    from elmo.analysis.table1_text import as_values
     from elmo.pretrain.config import read_toml
-    from elmo.tasks.table import make_table
-    from elmo.tasks.table_picture import as_svg
-    from elmo.tasks.table_text import as_values
 
     evidence = collect(runs)
     if not len(evidence):

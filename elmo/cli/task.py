@@ -132,11 +132,11 @@ def table(
     as_json: Json = False,
 ) -> None:
     """Gather runs into the paper's Table 1: the paper's figures, our baseline, +ELMo, error reductions."""
+    from elmo.analysis.table1 import make_table
+    from elmo.analysis.table1_picture import as_svg
+    from elmo.analysis.table1_text import as_markdown, as_text, as_values
     from elmo.files import atomic_file
     from elmo.tasks.record import find_records
-    from elmo.tasks.table import make_table
-    from elmo.tasks.table_picture import as_svg
-    from elmo.tasks.table_text import as_markdown, as_text, as_values
 
     records = find_records(runs)
     rows = make_table(records)

@@ -28,10 +28,10 @@ from elmo.analysis.report.style import GROUNDS, style_sheet
 from elmo.analysis.report.write import make_page, measure, write_page
 from elmo.analysis.run_groups import score
 from elmo.analysis.svg import COLORS, contrast
+from elmo.analysis.table1 import make_table
+from elmo.analysis.table1_picture import as_svg
+from elmo.analysis.table1_text import as_values
 from elmo.errors import ConfigError, DataError
-from elmo.tasks.table import make_table
-from elmo.tasks.table_picture import as_svg
-from elmo.tasks.table_text import as_values
 
 VOID = {"meta", "link", "img", "br", "hr", "input", "path", "rect", "circle", "line", "polyline", "polygon"}
 SECTIONS = (

@@ -14,9 +14,9 @@ from made_records import write_all
 
 from elmo.analysis.report.collect import collect
 from elmo.analysis.report.write import make_page, write_page
-from elmo.tasks.table import make_table
-from elmo.tasks.table_picture import as_svg
-from elmo.tasks.table_text import as_values
+from elmo.analysis.table1 import make_table
+from elmo.analysis.table1_picture import as_svg
+from elmo.analysis.table1_text import as_values
 
 playwright = pytest.importorskip("playwright.sync_api")
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
-from elmo.tasks.table import Entry, Row
+from elmo.analysis.table1 import Entry, Row
 
 WIDTH, LEFT, RIGHT, TOP, STEP = 760, 120, 130, 54, 58
 _STYLE = """

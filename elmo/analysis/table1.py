@@ -7,11 +7,11 @@ chooses, the figure is test. A task without a test file shows dev, and says so.
 
 from __future__ import annotations
 
-import json
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
+
+from elmo.analysis.run_groups import grouped, score
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,13 +55,6 @@ PUBLISHED = {
         baseline=51.4, elmo=54.7, elmo_deviation=0.5, absolute=3.3, relative=6.8,
     ),
 }  # fmt: skip
-
-_NOT_A_DIFFERENCE = {  # settings in which runs of one entry may differ
-    "train": ("seed", "device", "precision"),
-    "elmo": ("cache", "cache_dir"),
-    "data": ("train", "dev", "test"),  # told apart by their sha256
-}
-_WITHOUT_ELMO = ("model", "layers", "place", "penalty", "dropout", "layer_norm", "lr")  # mean nothing to a baseline
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,40 +117,19 @@ def choose(records: Sequence[dict[str, Any]]) -> Entry | None:
 
 def summarize(records: Sequence[dict[str, Any]]) -> list[Entry]:
     """Records gathered by settings; a seed that was run twice counts once."""
-    groups: dict[str, dict[int, dict[str, Any]]] = {}
-    for record in records:
-        groups.setdefault(_key(record), {}).setdefault(record["seed"], record)
-    return [_entry([group[seed] for seed in sorted(group)]) for group in groups.values()]
+    return [_entry(group) for group in grouped(records).values()]
 
 
 def _entry(records: Sequence[dict[str, Any]]) -> Entry:
-    metric = records[0]["metric"]
-    split = "test" if all(r["test"] is not None for r in records) else "dev"
-    values = [float(r[split][metric]) for r in records]
-    mean = sum(values) / len(values)
-    spread = math.sqrt(sum((v - mean) ** 2 for v in values) / (len(values) - 1)) if len(values) > 1 else None
+    found = score(records)
     return Entry(
-        mean=mean,
-        deviation=spread,
-        dev_mean=sum(float(r["dev"][metric]) for r in records) / len(records),
-        split=split,
-        seeds=tuple(r["seed"] for r in records),
-        paths=tuple(r["path"] for r in records),
+        mean=found.mean,
+        deviation=found.deviation,
+        dev_mean=score(records, split="dev").mean,
+        split=found.split,
+        seeds=found.seeds,
+        paths=found.paths,
     )
-
-
-def _key(record: dict[str, Any]) -> str:
-    settings = {
-        section: {k: v for k, v in values.items() if k not in _NOT_A_DIFFERENCE.get(section, ())}
-        for section, values in record["config"].items()
-        if isinstance(values, dict)
-    }
-    if record["elmo"] is None:
-        settings["elmo"] = {k: v for k, v in settings["elmo"].items() if k not in _WITHOUT_ELMO}
-    else:
-        settings["elmo"]["model"] = record["elmo"]["sha256"]
-    settings["words"]["vectors"] = (record["vectors"] or {}).get("sha256")
-    return json.dumps([settings, _data_key(record)], sort_keys=True)
 
 
 def _data_key(record: dict[str, Any]) -> tuple[tuple[str, str], ...]:

@@ -8,9 +8,9 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
-from elmo.tasks.table import PUBLISHED, make_table, summarize
-from elmo.tasks.table_picture import as_svg
-from elmo.tasks.table_text import as_markdown, as_text, as_values
+from elmo.analysis.table1 import PUBLISHED, make_table, summarize
+from elmo.analysis.table1_picture import as_svg
+from elmo.analysis.table1_text import as_markdown, as_text, as_values
 
 
 def record(task="ner", seed=0, test=80.0, dev=70.0, elmo=False, metric="f1", fraction=1.0, lr=0.001, sha="a"):

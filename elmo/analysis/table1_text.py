@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from elmo.tasks.table import Entry, Row
+from elmo.analysis.table1 import Entry, Row
 
 HEAD = (
     "Task", "Previous SOTA", "Paper baseline", "Paper +ELMo", "Paper gain", "Our baseline", "Our +ELMo", "Our gain",
