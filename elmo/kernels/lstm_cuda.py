@@ -248,8 +248,8 @@ def _cell_backward_kernel(  # type: ignore[no-untyped-def]  # Triton compiles it
     if HAS_KEEP:
         stays = tl.load(keep + (d * T + t) * B + b).to(tl.float32)
         before = before * stays
-    raw = f * before + i * j
-    squashed = _tanh(tl.load(cells + ((d * (T + 1) + t + 1) * B + b) * H + cols, mask=inside, other=0.0))
+    raw = f * before + i * j  # the new cell, cheaper to make again than to read
+    squashed = _tanh(tl.minimum(tl.maximum(raw, -clip), clip)) if CLIP else _tanh(raw)
     place = (d * B + b) * H + cols
     dm = tl.load(d_inner + place, mask=inside, other=0.0).to(tl.float32)
     dc = tl.load(d_cell + place, mask=inside, other=0.0) + dm * o * (1 - squashed * squashed)

@@ -43,8 +43,11 @@ class _Sampled(torch.autograd.Function):
         scale = (grads[0] / N).float().reshape(1)
         _share_kernel[(N, triton.cdiv(S, BLOCK))](logits, hit, total, scale, S, BLOCK=BLOCK)  # logits become shares
         d_true = ((true - total).exp() - 1.0) * scale
-        d_offsets = logits.sum(dim=0, dtype=torch.float32)
-        return logits @ rows, logits.t() @ hidden, d_offsets, d_true, None
+        # ones beside the states (8, to keep rows aligned): the offsets' gradient comes with that of the rows
+        read = torch.cat([hidden, hidden.new_ones(1, 8).expand(N, 8)], dim=1)  # (N, P+8)
+        d_read = logits.t() @ read  # (S, P+8)
+        P = hidden.shape[1]
+        return logits @ rows, d_read[:, :P], d_read[:, P].float(), d_true, None
 
 
 @triton.jit

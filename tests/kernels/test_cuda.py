@@ -37,7 +37,7 @@ from elmo.kernels.chars_cuda import strongest_windows  # noqa: E402 (only where 
 from elmo.kernels.lstm_cuda import bilstm_layer  # noqa: E402
 from elmo.kernels.softmax_cuda import sampled_cross_entropy  # noqa: E402
 
-LARGE = [(130, 9, 2100, 300), (7, 20, 1024, 128)] if CUDA else []
+LARGE = [(130, 9, 2100, 300), (7, 20, 1024, 128), (200, 6, 2048, 256)] if CUDA else []
 DTYPES = [torch.float32, torch.bfloat16] if CUDA else [torch.float32]
 
 
@@ -70,7 +70,7 @@ def test_fused_rows_equal_the_plain_ones(sizes, resets, clip, skip, layers, dtyp
 
     torch.backends.cuda.matmul.allow_tf32 = False
     # the two round at other places; beside a clip that also switches single gradients off or on
-    limits = {torch.float32: (2e-5, 2e-3 if CUDA else 2e-5), torch.bfloat16: (0.06, 0.25)}
+    limits = {torch.float32: (2e-5, 5e-3 if CUDA else 2e-5), torch.bfloat16: (0.08, 0.25)}
     limit = limits[dtype][clip == 0.25]
     for number, (mine, truth) in enumerate(zip(run(partial(fused_rows, bilstm_layer)), run(plain_rows), strict=True)):
         assert torch.isfinite(mine).all()
