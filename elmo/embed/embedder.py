@@ -18,18 +18,18 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from elmo.embed.batches import Batches
+from elmo.embed.bulk import Bulk, find_bulk
 from elmo.embed.choice import Choice, LayerChoice, choose
 from elmo.embed.fast import find_fast
 from elmo.embed.pool import check_pooling, normalize, pool
-from elmo.embed.states import CarriedState, check_policy, repeat
-from elmo.embed.sweep import sweep
-from elmo.embed.warm import warm_state
+from elmo.embed.states import check_policy
 from elmo.embed.words import WordVectors
 from elmo.errors import ConfigError
 from elmo.model.bilm import BiLM
 from elmo.model.lstm import State
 from elmo.progress import Progress
-from elmo.text.batch import plan_batches, windows_of
+from elmo.text.batch import windows_of
 from elmo.text.indexer import Indexer
 from elmo.text.inputs import normalize_input
 from elmo.text.tokenize import Token, tokenizer
@@ -43,6 +43,7 @@ DTYPES = {
     "int8": torch.float32,  # products in 8 bits, results in float32
 }
 WINDOW_BATCHES = 4  # batches' worth of tokens looked at together: enough to group like lengths, few enough to stream
+BULK_BATCHES = 32  # the same for a GPU that is fed sentences end to end
 
 
 class Embedder:
@@ -76,14 +77,13 @@ class Embedder:
             raise ConfigError("dtype is 'int8', which needs AVX-512 with VNNI and a C++ compiler.", hint)
         own = DTYPES[dtype] if fast is None else torch.float32  # a twin rounds the weights itself
         self.model = model.to(device=device, dtype=own).eval().requires_grad_(False)
-        self._fast = fast
         self.indexer, self.vocab, self.name, self.trained = indexer, vocab, name, trained
         self.device, self.dtype, self.state = torch.device(device), dtype, check_policy(state)
         self.tokenizer_name = tokenizer_name
         self._tokenize = tokenizer(tokenizer_name)
-        self.words = WordVectors(self.model, indexer, cache_words, self._fast)
-        self._carried = CarriedState(self.model.zero_state(1))
-        self._warm: State | None = None
+        self.words = WordVectors(self.model, indexer, cache_words, fast)
+        self._bulk = find_bulk(self.model, indexer, str(device), dtype, cache_words)
+        self._batches = Batches(self.model, indexer, self.words, fast)
 
     def __repr__(self) -> str:
         shape = f"{self.num_layers} layers of {self.dim}, device={str(self.device)!r}, dtype={self.dtype!r}"
@@ -144,16 +144,19 @@ class Embedder:
         normalize_embeddings: bool = False,
     ) -> Any:
         """One vector a sentence, pooled over its tokens: (D,) for one, (N, D) for several."""
-        check_pooling(pooling)
         given = normalize_input(sentences, self._tokenize)
-        stream = self.stream(given.sentences, layers=layers, batch_size=batch_size, max_tokens=max_tokens)
         choice = choose(layers, self.num_layers)
         shape = (len(choice.matrix), self.dim) if choice.stacked else (self.dim,)
         result = np.zeros((len(given.sentences), *shape), dtype=self._numpy_dtype())  # (N, D)
+        pooled = self.pooled(
+            given.sentences, layers=layers, pooling=pooling, batch_size=batch_size, max_tokens=max_tokens
+        )
+        end = 0
         with Progress("encoding", sum(map(len, given.sentences)), show=show_progress_bar) as progress:
-            for number, vectors in enumerate(stream):
-                result[number] = pool(vectors, pooling)
-                progress.advance(vectors.shape[-2])
+            for vectors, num_tokens in pooled:
+                begin, end = end, end + len(vectors)
+                result[begin:end] = vectors
+                progress.advance(num_tokens)
         if normalize_embeddings:
             result = normalize(result)
         found = result[0] if given.single else result
@@ -173,123 +176,72 @@ class Embedder:
         """Vectors of tokenised sentences one by one, in order, from an iterable of any length in constant memory."""
         if output not in ("numpy", "torch"):
             raise ConfigError(f"output is {output!r}; expected numpy or torch.")
-        for name, value in (("batch_size", batch_size), ("max_tokens", max_tokens)):
-            if not isinstance(value, int) or value < 1:
-                raise ConfigError(f"{name} is {value!r}; expected a whole number of at least 1.")
+        _check_sizes(batch_size, max_tokens)
         choice = choose(layers, self.num_layers)
-        most_rows = batch_size if self.state == "carry" else None
-        for window in windows_of(sentences, WINDOW_BATCHES * max_tokens, most_rows):
-            yield from self._window(window, choice, batch_size, max_tokens, output)
+        on_host = output == "numpy"
+        if (found := self._in_bulk()) is not None:
+            bulk, initial = found
+            most = BULK_BATCHES * max_tokens
+            every = bulk.vectors(sentences, choice, initial, max_tokens=most, on_host=on_host)
+        else:
+            windows = windows_of(sentences, WINDOW_BATCHES * max_tokens, batch_size if self.state == "carry" else None)
+            every = (
+                vectors
+                for window in windows
+                for vectors in self._batches.vectors(
+                    window, choice, self.state, batch_size, max_tokens, on_host=on_host
+                )
+            )
+        for vectors in every:
+            chosen = vectors if choice.stacked else vectors[0]
+            yield self._to_numpy(chosen) if on_host else chosen.to(self.device)
+
+    def pooled(
+        self,
+        sentences: Iterable[Sequence[str]],
+        *,
+        layers: LayerChoice = "average",
+        pooling: str = "mean",  # mean, max
+        batch_size: int = 256,
+        max_tokens: int = 8192,
+    ) -> Iterator[tuple[np.ndarray, int]]:
+        """Some sentences at a time, in order: one vector each (n, D), and how many tokens these were pooled from."""
+        check_pooling(pooling)
+        _check_sizes(batch_size, max_tokens)
+        found = self._in_bulk()
+        if found is None:
+            for vectors in self.stream(sentences, layers=layers, batch_size=batch_size, max_tokens=max_tokens):
+                yield pool(vectors, pooling)[None], vectors.shape[-2]
+            return
+        choice, (bulk, initial), most = choose(layers, self.num_layers), found, BULK_BATCHES * max_tokens
+        for pooled, num_tokens in bulk.pooled(sentences, choice, initial, pooling, max_tokens=most):
+            yield (pooled if choice.stacked else pooled[:, 0]).numpy(), num_tokens
+
+    def forget_words(self) -> None:
+        """Forgets the vectors of words remembered so far."""
+        self.words.clear()
+        if self._bulk is not None:
+            self._bulk.clear()
 
     def reset_state(self, to: State | None = None) -> None:
         """Forgets what `carry` has carried so far, or goes back to what `carried_state` gave."""
-        self._carried.reset(to)
+        self._batches.carried.reset(to)
 
     def carried_state(self) -> State | None:
         """What `carry` has carried so far, (directions, L, rows, ·); None: nothing yet."""
-        return self._carried.state
+        return self._batches.carried.state
 
     def run(
         self, sentences: Sequence[Sequence[str]], choice: Choice, *, batch_size: int = 256, max_tokens: int = 8192
     ) -> Iterator[tuple[np.ndarray, Tensor]]:
         """Batch by batch: which sentences, and their chosen layers (K, B, T, D), boundaries included, zero-padded."""
-        with torch.inference_mode():
-            table, rows = self.words.table(sentences)  # (2 + N, P)
-            if self.state == "carry":
-                groups = [
-                    np.arange(a, min(a + batch_size, len(sentences))) for a in range(0, len(sentences), batch_size)
-                ]
-            else:
-                groups = plan_batches([len(s) for s in sentences], max_tokens=max_tokens, max_rows=batch_size)
-            for group in groups:
-                filled = group[[len(sentences[int(i)]) > 0 for i in group]]
-                if len(filled):
-                    chosen = [sentences[int(i)] for i in filled]
-                    yield filled, self._batch(chosen, filled - group[0], table, rows, choice)
+        return self._batches.run(sentences, choice, self.state, batch_size, max_tokens)
 
-    def _window(
-        self, sentences: list[Sequence[str]], choice: Choice, batch_size: int, max_tokens: int, output: str
-    ) -> Iterator[Any]:
-        every = self._fast_window(sentences, choice) if self._fast else None
-        for vectors in every or self._plain_window(sentences, choice, batch_size, max_tokens, output):
-            chosen = vectors if choice.stacked else vectors[0]
-            yield self._to_numpy(chosen) if output == "numpy" else chosen.to(self.device)
-
-    def _plain_window(
-        self, sentences: list[Sequence[str]], choice: Choice, batch_size: int, max_tokens: int, output: str
-    ) -> list[Tensor]:
-        K, D = len(choice.matrix), self.dim
-        empty = torch.zeros(K, 0, D, dtype=DTYPES[self.dtype])
-        found: list[Tensor] = [empty] * len(sentences)
-        for group, layers in self.run(sentences, choice, batch_size=batch_size, max_tokens=max_tokens):
-            if output == "numpy":
-                layers = layers.cpu()
-            for row, number in enumerate(group):
-                found[number] = layers[:, row, 1 : len(sentences[number]) + 1].clone()  # (K, n, D)
-        return found
-
-    def _fast_window(self, sentences: list[Sequence[str]], choice: Choice) -> Iterator[Tensor]:
-        assert self._fast is not None
-        filled = np.array([row for row, sentence in enumerate(sentences) if len(sentence)], dtype=np.int64)
-        result = torch.zeros(len(choice.matrix), 0, self.dim)
-        with torch.inference_mode():
-            if len(filled):
-                table, rows = self.words.table(sentences)  # (2 + N, P)
-                result = self._fast_batch([sentences[i] for i in filled], filled, table, rows, choice)  # (K, N, D)
-        end = 0
-        for sentence in sentences:
-            begin, end = end, end + len(sentence)
-            yield result[:, begin:end].clone()  # a view would keep the memory of all sentences for one of them
-
-    def _fast_batch(
-        self,
-        sentences: list[Sequence[str]],
-        positions: np.ndarray,
-        table: Tensor,
-        rows: dict[str, int],
-        choice: Choice,
-        pad_to: int | None = None,
-    ) -> Tensor:
-        assert self._fast is not None
-        where = torch.from_numpy(positions)
-        numbered = [[0, *(rows[token] for token in sentence), 1] for sentence in sentences]
-        result, after = self._fast.contextualize(
-            table, numbered, choice, self._initial(where), pad_to=pad_to, want_state=self.state == "carry"
-        )
-        if after is not None:
-            self._carried.keep(after, where)
-        return result  # (K, N, D)
-
-    def _batch(
-        self, sentences: list[Sequence[str]], positions: np.ndarray, table: Tensor, rows: dict[str, int], choice: Choice
-    ) -> Tensor:
-        longest = max(map(len, sentences)) + 2
-        if self._fast is not None:
-            flat = self._fast_batch(sentences, positions, table, rows, choice, pad_to=longest)
-            return flat.unflatten(1, (len(sentences), longest))  # (K, B, T, D)
-        index = np.zeros((len(sentences), longest), dtype=np.int64)  # (B, T); row 0 of the table begins a sentence
-        mask = np.zeros((len(sentences), longest), dtype=bool)  # (B, T)
-        for row, sentence in enumerate(sentences):
-            index[row, 1 : len(sentence) + 1] = [rows[token] for token in sentence]
-            index[row, len(sentence) + 1] = 1  # row 1 ends it
-            mask[row, : len(sentence) + 2] = True
-        inside = None if mask.all() else torch.from_numpy(mask).to(self.device)
-        tokens = table[torch.from_numpy(index).to(self.device)]  # (B, T, P)
-        if inside is not None:
-            tokens = tokens * inside[:, :, None]
-        where = torch.from_numpy(positions).to(self.device)
-        result, after = sweep(self.model, tokens, inside, self._initial(where), choice)
-        if self.state == "carry":
-            self._carried.keep(after, where)
-        return result  # (K, B, T, D)
-
-    def _initial(self, positions: Tensor) -> State:
-        if self.state == "carry":
-            state = self._carried.rows(int(positions.max()) + 1)
-            return State(state.h[:, :, positions], state.c[:, :, positions])
-        if self.state == "warm" and self._warm is None:
-            self._warm = warm_state(self.model, self.indexer)
-        return repeat(self._warm or self.model.zero_state(1), len(positions))
+    def _in_bulk(self) -> tuple[Bulk, State] | None:
+        # states that differ from sentence to sentence, or are wanted afterwards, are the other paths' business
+        if self._bulk is None or self.state == "carry":
+            return None
+        return self._bulk, self._batches.initial(self.state, torch.zeros(1, dtype=torch.int64))
 
     def _numpy_dtype(self) -> Any:
         return {"float64": np.float64, "float16": np.float16}.get(self.dtype, np.float32)
@@ -297,3 +249,9 @@ class Embedder:
     def _to_numpy(self, tensor: Tensor) -> np.ndarray:
         # numpy has no bfloat16: such vectors are handed out as float32, which holds them exactly
         return (tensor.float() if tensor.dtype == torch.bfloat16 else tensor).contiguous().numpy()
+
+
+def _check_sizes(batch_size: int, max_tokens: int) -> None:
+    for name, value in (("batch_size", batch_size), ("max_tokens", max_tokens)):
+        if not isinstance(value, int) or value < 1:
+            raise ConfigError(f"{name} is {value!r}; expected a whole number of at least 1.")

@@ -11,7 +11,7 @@ from typing import Protocol
 
 import numpy as np
 
-from elmo.text.chars import BEGIN_SENTENCE, END_SENTENCE, SPECIAL_TOKENS, boundary_row, encode_token
+from elmo.text.chars import BEGIN_SENTENCE, END_SENTENCE, SPECIAL_TOKENS, boundary_row, encode_token, encode_tokens
 from elmo.text.vocab import Vocabulary
 
 
@@ -39,6 +39,15 @@ class ByteIndexer:
     def row(self, token: str) -> np.ndarray:
         mark = self._specials.get(token)
         return encode_token(token, self.width) if mark is None else boundary_row(mark, self.width)
+
+    def rows(self, tokens: Sequence[str]) -> np.ndarray:
+        """The ids of many tokens, (N, W), sooner than one by one."""
+        found = encode_tokens(tokens, self.width)
+        if self._specials:
+            for number, token in enumerate(tokens):
+                if token in self._specials:
+                    found[number] = self.row(token)
+        return found
 
 
 class WordIndexer:
@@ -81,6 +90,13 @@ class LexiconIndexer:
         if self._words is not None:
             columns.append(self._words.get(word, self._words["<oov>"]))
         return np.array(columns, dtype=np.int32) + 1
+
+
+def token_rows(indexer: Indexer, tokens: Sequence[str]) -> np.ndarray:
+    """The ids of many tokens, (N, W)."""
+    if isinstance(indexer, ByteIndexer):
+        return indexer.rows(tokens)
+    return np.stack([indexer.row(token) for token in tokens]) if tokens else np.zeros((0, indexer.width), np.int32)
 
 
 def sentence_rows(indexer: Indexer, tokens: Sequence[str]) -> np.ndarray:

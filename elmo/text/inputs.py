@@ -54,7 +54,10 @@ def normalize_input(
             sentences.append([token.text for token in tokens])
             offsets.append([(token.start, token.end) for token in tokens])
         else:
-            sentences.append([mend.text(token, where) for token in _tokens(item, index)])
+            tokens_given = _tokens(item, index)
+            if not "".join(tokens_given).isascii():  # one look at most sentences instead of one at each token
+                tokens_given = [mend.text(token, where) for token in tokens_given]
+            sentences.append(tokens_given)
             offsets.append(None)
     if mend.count:
         log.warning("%d lone surrogates were replaced by U+FFFD, the first in %s.", mend.count, mend.first)
@@ -97,9 +100,11 @@ def _items(texts: Any) -> Iterator[Any]:
     return iter(texts)
 
 
-def _tokens(item: Any, index: int) -> Sequence[str]:
+def _tokens(item: Any, index: int) -> list[str]:
     if not isinstance(item, (list, tuple)) and not (isinstance(item, np.ndarray) and item.ndim == 1):
         raise TypeError(f"texts[{index}] is {_kind(item)}; expected a string or a list of tokens.")
+    if {*map(type, item)} <= {str}:
+        return list(item)
     for place, token in enumerate(item):
         if not isinstance(token, str):
             nested = " (sentences go one level deep)" if isinstance(token, (list, tuple, np.ndarray)) else ""

@@ -241,3 +241,12 @@ def test_a_copy_in_another_process_gives_the_same_vectors() -> None:
     embedder = golden_embedder("allennlp", state="warm")
     twin = pickle.loads(pickle.dumps(embedder))
     np.testing.assert_array_equal(twin.embed("The cat sat ."), embedder.embed("The cat sat ."))
+
+
+@pytest.mark.parametrize("kernels", ["", "off"])
+def test_torch_vectors_can_be_learned_from(kernels: str, monkeypatch) -> None:
+    monkeypatch.setenv("ELMO_KERNELS", kernels)
+    (vectors,) = golden_embedder("allennlp").embed([["The", "cat"]], output="torch")
+    weight = torch.ones(32, requires_grad=True)
+    (vectors @ weight).sum().backward()
+    assert weight.grad is not None

@@ -9,7 +9,7 @@ import pytest
 
 from elmo.text.batch import make_batch, plan_batches, windows_of
 from elmo.text.chars import boundary_row, decode_row, encode_token
-from elmo.text.indexer import ByteIndexer, LexiconIndexer, WordIndexer, sentence_rows
+from elmo.text.indexer import ByteIndexer, LexiconIndexer, WordIndexer, sentence_rows, token_rows
 from elmo.text.vocab import Vocabulary
 
 
@@ -20,6 +20,18 @@ def test_published_rows() -> None:
     assert boundary_row(256).tolist()[:4] == [259, 257, 260, 261]
     assert boundary_row(257).tolist()[:4] == [259, 258, 260, 261]
     assert set(encode_token("The")[5:]) == {261}
+
+
+@hypothesis.given(st.lists(st.text(max_size=60), max_size=8), st.booleans())
+def test_many_tokens_at_once_are_each_alone(tokens: list[str], specials: bool) -> None:
+    tokens = [*tokens, "<S>", "", "x" * 300, "\ud800a"]
+    for width in (5, 50):
+        indexer = ByteIndexer(width, specials=specials)
+        np.testing.assert_array_equal(token_rows(indexer, tokens), np.stack([indexer.row(t) for t in tokens]))
+    assert token_rows(indexer, []).shape == (0, 50)
+    words = WordIndexer(Vocabulary(["<S>", "</S>", "<UNK>", "x"]))
+    assert token_rows(words, ["x", "y"]).tolist() == [words.row("x").tolist(), words.row("y").tolist()]
+    assert token_rows(words, []).shape == (0, 1)
 
 
 def test_width_five_as_the_reference_tests_it() -> None:

@@ -194,7 +194,7 @@ class _Job:
     def _embed(self, block: Block) -> np.ndarray:
         """Rows (tokens, K, D) of a block, or (lines, K, D) when pooled, from a word cache that knows nothing."""
         options, layout = self.options, self.layout
-        self.embedder.words.clear()
+        self.embedder.forget_words()
         num_rows = len(block.lines) if layout.pooled else block.num_tokens
         rows = np.empty((num_rows, layout.num_kept, layout.dim), dtype=layout.dtype)  # (n, K, D)
         at = 0

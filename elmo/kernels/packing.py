@@ -1,0 +1,50 @@
+"""Who runs where in the CUDA twin: sentences end to end in slots, the same places for both directions.
+
+Like `slots`, but for millions of words a second: the host decides for whole sentences only, and what a token needs to
+know is worked out on the GPU from its sentence's slot and first step (`layout_cuda`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from heapq import heapreplace
+
+import numpy as np
+
+BUCKETS = (16, 64, 256, 512, 1024, 2048, 4096)  # rows that advance together; few numbers, so few recorded graphs
+
+
+@dataclass(frozen=True)
+class Packing:
+    """slots and starts (S,) int32: each sentence's row and first step, -1 for one without tokens."""
+
+    num_rows: int
+    num_steps: int
+    slots: np.ndarray
+    starts: np.ndarray
+
+
+def pack(lengths: np.ndarray, break_even: int) -> Packing:
+    """Sentences of so many tokens each, boundaries included (0: nothing to run), in as many rows as pay.
+
+    A step takes as long as `break_even` rows of it however few rows there are.
+    """
+    filled = np.flatnonzero(lengths)
+    order = filled[np.argsort(-lengths[filled], kind="stable")]
+    num_rows = choose_rows(lengths[order], break_even)
+    queue = [(0, row) for row in range(num_rows)]  # how full, and which; the emptiest first
+    rows, begins = [], []
+    for length in lengths[order].tolist():  # the longest first
+        load, row = queue[0]
+        heapreplace(queue, (load + length, row))
+        rows.append(row)
+        begins.append(load)
+    slots, starts = (np.full(len(lengths), -1, dtype=np.int32) for _ in range(2))
+    slots[order], starts[order] = rows, begins
+    return Packing(num_rows=num_rows, num_steps=max(load for load, _ in queue), slots=slots, starts=starts)
+
+
+def choose_rows(lengths: np.ndarray, break_even: int) -> int:
+    """The bucket that is done first: more rows take fewer steps, but never fewer than the longest sentence has."""
+    longest, total = int(lengths.max(initial=1)), int(lengths.sum())
+    return min(BUCKETS, key=lambda rows: (break_even + rows) * max(longest, -(-total // min(rows, len(lengths) or 1))))
