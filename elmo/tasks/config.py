@@ -120,13 +120,14 @@ class TrainConfig:
     epochs: int = 50  # at most
     patience: int = 10  # validations without a better one before stopping
     validate_every: int = 0  # updates, besides the end of each epoch; 0: there alone
+    validate_after: int = 0  # updates that lie between two ends of epochs that are validated; 0: each one is
     precision: str = "auto"  # float32; bfloat16 (products); auto: bfloat16 on CUDA
     device: str = "auto"
 
     def __post_init__(self) -> None:
         _check_choice("train.precision", self.precision, ("auto", "float32", "bfloat16"))
         _check_range("train", self, seed=(0, 2**31), batch_size=(1, 10**6), max_tokens=(0, 10**9), epochs=(1, 10**6))
-        _check_range("train", self, patience=(1, 10**6), validate_every=(0, 10**9))
+        _check_range("train", self, patience=(1, 10**6), validate_every=(0, 10**9), validate_after=(0, 10**9))
 
 
 @dataclass(frozen=True, kw_only=True)

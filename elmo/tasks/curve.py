@@ -1,7 +1,8 @@
 """Sample efficiency (the paper's section 5.4): the same model on shares of its training file, with and without ELMo.
 
-Few examples make an epoch of few updates. So that a small share is not merely trained too briefly, its epochs and its
-patience are raised until a run can make LEAST_UPDATES updates; on a whole file of usual size nothing changes.
+Few examples make an epoch of few updates. So that a small share is not merely trained too briefly, its epochs are
+raised until a run can make LEAST_UPDATES updates, and it is validated about as often as the whole file, not at the end
+of each of its tiny epochs; on a whole file of usual size nothing changes.
 """
 
 from __future__ import annotations
@@ -15,7 +16,6 @@ from elmo.tasks.sweep import Cell
 
 SHARES = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0)  # of the training file
 LEAST_UPDATES = 300
-PATIENCE_SHARE = 4  # at least a fourth of the epochs pass without a better one before stopping
 
 
 def read_shares(text: str) -> tuple[float, ...]:
@@ -43,17 +43,16 @@ def curve_cells(
         if count < 1 or count in counts:
             continue
         counts.add(count)
-        epochs, patience = durations(base, count, least_updates)
+        train = durations(base, count, least_updates)
         for side, elmo in (("without", {"mode": "none"}), ("with", {})):
-            settings = {"data": {"fraction": share}, "train": {"epochs": epochs, "patience": patience}, "elmo": elmo}
+            settings = {"data": {"fraction": share}, "train": train, "elmo": elmo}
             cells.append(Cell(name=f"share-{100 * share:g}/{side}", settings=settings))
     return cells
 
 
-def durations(base: RunConfig, count: int, least_updates: int = LEAST_UPDATES) -> tuple[int, int]:
-    """(epochs, patience) for so many examples."""
-    an_epoch = math.ceil(count / base.train.batch_size)
-    wanted = math.ceil(least_updates / an_epoch)
+def durations(base: RunConfig, count: int, least_updates: int = LEAST_UPDATES) -> dict[str, int]:
+    """Settings of how long and how often, for so many examples."""
+    wanted = math.ceil(least_updates / math.ceil(count / base.train.batch_size))
     if wanted <= base.train.epochs:
-        return base.train.epochs, base.train.patience
-    return wanted, max(base.train.patience, wanted // PATIENCE_SHARE)
+        return {"epochs": base.train.epochs}
+    return {"epochs": wanted, "validate_after": max(1, least_updates // base.train.epochs)}

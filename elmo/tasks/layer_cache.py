@@ -1,7 +1,8 @@
 """The layers of a frozen biLM for a task's sentences: computed once, kept in memory or on disk, given out by batch.
 
 Kept as float16 (N, L+1, D), N tokens one after the other. On disk a file's name is made of the model's and the text's
-sha256, so that any number of seeds, settings and tasks share one pass over the same text with the same model.
+sha256, so that any number of seeds, settings and tasks share one pass over the same text with the same model. On CUDA
+they are moved to the device once, where there is room, and a batch is one lookup there.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+import math
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -26,6 +28,8 @@ from elmo.progress import Progress
 log = logging.getLogger(__name__)
 
 Sentence = tuple[str, ...]
+ROOM = 0.25  # of the device's free memory that layers may take; other runs may want the same
+AT_ONCE = {"cpu": (256, 8192), "cuda": (2048, 32_768)}  # rows and tokens; on CUDA a step of many rows costs no more
 
 
 class LayerSource:
@@ -37,6 +41,10 @@ class LayerSource:
         self.embedder, self.cache = embedder, cache
         self.num_layers, self.dim = embedder.num_layers, embedder.dim
         self._where: dict[Sentence, np.ndarray] = {}  # views (n, L+1, D) into the blocks
+        self._blocks: list[np.ndarray] = []
+        self._rows: dict[Sentence, int] = {}  # a sentence's first row in the table
+        self._table: Tensor | None = None  # (1 + N, L+1, D) on the device; row 0 is zero
+        self._num_rows = 1
         self._folder = _cache_folder(cache_dir) if cache == "disk" else None
         self._sha = sha256
 
@@ -56,28 +64,66 @@ class LayerSource:
         for sentence in distinct:
             begin, end = end, end + len(sentence)
             self._where.setdefault(sentence, block[begin:end])
+            self._rows.setdefault(sentence, self._num_rows + begin)
+        self._blocks.append(block)
+        self._num_rows += len(block)
+
+    def lay_out(self, device: torch.device) -> None:
+        """Moves what is prepared to the device, if that has the room; a batch is then a look-up there."""
+        wanted = 2 * self._num_rows * self.num_layers * self.dim
+        free = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else math.inf
+        if wanted > ROOM * free:
+            log.warning("layers (%.1f GB) stay in main memory, the device has %.1f GB free", wanted / 1e9, free / 1e9)
+            return
+        table = torch.zeros(self._num_rows, self.num_layers, self.dim, dtype=torch.float16, device=device)
+        begin = 1
+        for block in self._blocks:
+            for start in range(0, len(block), 1 << 16):
+                part = torch.from_numpy(np.array(block[start : start + (1 << 16)]))
+                table[begin + start : begin + start + len(part)] = part.to(device)
+            begin += len(block)
+        self._table = table
 
     def layers(self, sentences: Sequence[Sequence[str]], T: int) -> Tensor:
         """(L+1, B, T, D) float16, zero beyond each sentence's end."""
-        padded = np.zeros((len(sentences), T, self.num_layers, self.dim), dtype=np.float16)  # (B, T, L+1, D)
-        keys = [tuple(sentence) for sentence in sentences]
-        missing = list(dict.fromkeys(key for key in keys if key not in self._where and key))
+        return self.joined([[sentence] for sentence in sentences], T)
+
+    def joined(self, rows: Sequence[Sequence[Sequence[str]]], T: int) -> Tensor:
+        """(L+1, B, T, D) float16 of rows of sentences, each read alone and one after the other, zero beyond them."""
+        keys = [[tuple(sentence) for sentence in row if len(sentence)] for row in rows]
+        if self._table is not None and all(key in self._rows for row in keys for key in row):
+            return self._looked_up(self._table, keys, T)
+        missing = list(dict.fromkeys(key for row in keys for key in row if key not in self._where))
         fresh = dict(zip(missing, self.embedder.layers([list(key) for key in missing]), strict=True)) if missing else {}
-        for row, key in enumerate(keys):
-            if key in self._where:
-                padded[row, : len(key)] = self._where[key]
-            elif key:
-                padded[row, : len(key)] = fresh[key].transpose(1, 0, 2)
+        padded = np.zeros((len(rows), T, self.num_layers, self.dim), dtype=np.float16)  # (B, T, L+1, D)
+        for number, row in enumerate(keys):
+            end = 0
+            for key in row:
+                begin, end = end, end + len(key)
+                padded[number, begin:end] = self._where[key] if key in self._where else fresh[key].transpose(1, 0, 2)
         return torch.from_numpy(padded).permute(2, 0, 1, 3)  # (L+1, B, T, D)
+
+    def _looked_up(self, table: Tensor, keys: Sequence[Sequence[Sentence]], T: int) -> Tensor:
+        places = np.zeros((len(keys), T), dtype=np.int64)  # (B, T)
+        for number, row in enumerate(keys):
+            end = 0
+            for key in row:
+                begin, end = end, end + len(key)
+                places[number, begin:end] = np.arange(self._rows[key], self._rows[key] + len(key))
+        index = torch.from_numpy(places.ravel())
+        index = index.pin_memory().to(table.device, non_blocking=True) if table.is_cuda else index
+        found = table.index_select(0, index).unflatten(0, places.shape)  # (B, T, L+1, D)
+        return found.permute(2, 0, 1, 3)  # (L+1, B, T, D)
 
     def _shape(self, sentences: list[Sentence]) -> tuple[int, int, int]:
         return sum(map(len, sentences)), self.num_layers, self.dim
 
     def _fill(self, block: np.ndarray, sentences: list[Sentence], show: bool | None) -> None:
         end = 0
+        rows, tokens = AT_ONCE.get(self.embedder.device.type, AT_ONCE["cpu"])
         with Progress("embedding", len(block), show=show) as progress:
-            for layers in self.embedder.stream(sentences, layers="all"):  # (L+1, n, D)
-                begin, end = end, end + layers.shape[1]
+            for layers in self.embedder.stream(sentences, layers="all", batch_size=rows, max_tokens=tokens):
+                begin, end = end, end + layers.shape[1]  # layers (L+1, n, D)
                 block[begin:end] = layers.transpose(1, 0, 2)
                 progress.advance(end - begin)
         if not np.isfinite(block).all():

@@ -24,19 +24,25 @@ def make_optimizer(model: nn.Module, config: RunConfig) -> torch.optim.Optimizer
     if optim.name == "sgd":
         return torch.optim.SGD(groups, momentum=0.9, weight_decay=decay)
     kind = torch.optim.AdamW if optim.name == "adamw" else torch.optim.Adam
-    return kind(groups, weight_decay=decay)
+    return kind(groups, weight_decay=decay, fused=True if all(p.is_cuda for _, p in learning) else None)
 
 
-def update(model: nn.Module, optimizer: torch.optim.Optimizer, loss: Tensor, clip_norm: float) -> bool:
-    """One step down the loss's gradient; False, and nothing moves, where it is not finite."""
+def update(model: nn.Module, optimizer: torch.optim.Optimizer, loss: Tensor, clip_norm: float) -> Tensor:
+    """One step down the loss's gradient; false, and nothing moves, where it is not finite.
+
+    The answer (a bool without axes) stays on the device: a fused optimizer finds it there, and nobody waits.
+    """
     optimizer.zero_grad(set_to_none=True)
     loss.backward()
     weights = [p for p in model.parameters() if p.grad is not None]
     norm = torch.nn.utils.clip_grad_norm_(weights, clip_norm or math.inf)
-    if not math.isfinite(float(norm)):
-        return False
-    optimizer.step()
-    return True
+    is_finite = norm.isfinite()
+    if optimizer.defaults.get("fused"):
+        optimizer.found_inf = (~is_finite).float()  # type: ignore[attr-defined]  # how loss scaling tells it, too
+        optimizer.step()
+    elif is_finite:
+        optimizer.step()
+    return is_finite
 
 
 class WeightAverage:
@@ -52,9 +58,8 @@ class WeightAverage:
         if not self.decay:
             return
         decay = min(self.decay, (1 + updates) / (10 + updates))
-        for name, weight in model.named_parameters():
-            if name in self.values:
-                self.values[name].lerp_(weight, 1 - decay)
+        weights = [weight.detach() for name, weight in model.named_parameters() if name in self.values]
+        torch._foreach_lerp_(list(self.values.values()), weights, 1 - decay)  # one launch for all of them
 
     @torch.no_grad()
     def swap(self, model: nn.Module) -> None:

@@ -12,9 +12,11 @@ from elmo.tasks.batches import group
 from elmo.tasks.run import Run
 from elmo.tasks.tokens import to_device
 
+LARGER = 4  # than a batch of the training: there is no gradient to hold
+
 
 def predict(run: Run, examples: Sequence[Any], *, show: bool | None = False) -> list[Any]:
-    """The model's prediction for each example; batches are the training's, by size."""
+    """The model's prediction for each example; batches are by size, and larger than the training's."""
     train = run.config.train
     sizes = [run.task.size(example) for example in examples]
     order = sorted(range(len(examples)), key=lambda i: -sizes[i])
@@ -22,7 +24,7 @@ def predict(run: Run, examples: Sequence[Any], *, show: bool | None = False) -> 
     was_training = run.model.training
     run.model.eval()
     with Progress("predicting", len(examples), unit="examples", show=show) as progress, torch.inference_mode():
-        for batch in group(order, sizes, train.batch_size, train.max_tokens):
+        for batch in group(order, sizes, LARGER * train.batch_size, LARGER * train.max_tokens):
             tensors = to_device(run.task.collate([examples[i] for i in batch], run.maker), run.device)
             with run.autocast:
                 predictions = run.model.predict(tensors)  # type: ignore[operator]  # a TaskModel

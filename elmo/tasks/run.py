@@ -115,6 +115,8 @@ def new_run(config: RunConfig, *, show: bool | None = None) -> tuple[Run, Splits
         train = task.training_examples(whole, config.model) if config.elmo.cache == "disk" else splits.train
         for part in (train, splits.dev, splits.test or []):
             source.prepare(sentences_of(part), show=show)
+        if run.device.type == "cuda":
+            source.lay_out(run.device)
     return run, splits
 
 

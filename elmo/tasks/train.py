@@ -2,7 +2,8 @@
 
 Every update draws its chance from the seed and the update's number, and every epoch's batches come from the seed and
 the epoch, so the place in a run is three numbers. The same command goes on where a killed one left off, at its last
-validation; on the CPU the result is the same to the last bit.
+checkpoint; on the CPU the result is the same to the last bit. A checkpoint is written at each validation, or less often
+where writing takes long.
 """
 
 from __future__ import annotations
@@ -33,6 +34,9 @@ from elmo.tasks.run import RECORD, WEIGHTS, Run, Splits, new_run, save_words
 from elmo.tasks.tokens import to_device
 
 MAX_BAD_UPDATES = 20  # in a row with gradients that are not finite, before giving up
+LOOK_EVERY = 50  # updates whose losses stay on the device before anybody waits for them
+SAVING_SHARE = 0.05  # of the time, at most, goes into checkpoints that are slow to write
+QUICK_SAVE = 0.25  # seconds: what takes less is written at every validation
 
 Say = Callable[[str], None]
 
@@ -106,6 +110,8 @@ class Loop:
         self.best_weights: dict[str, Tensor] = {}
         self._about = {"config": run.config.to_dict(), "data": splits.about, "elmo": elmo_identity(run)}
         self._bad = 0
+        self._unread: list[Tensor] = []  # (2,) an update: its loss, and whether it moved anything
+        self._saved, self._save_seconds = 0.0, 0.0  # when the last checkpoint was there, and how long it took
         self._resume()
 
     def run_to_end(self) -> None:
@@ -124,7 +130,10 @@ class Loop:
                     at_end = place.position == len(plan)
                     if at_end:
                         place.epoch, place.position = place.epoch + 1, 0
-                    if at_end or (train.validate_every and place.position % train.validate_every == 0):
+                    if (at_end and self._is_due()) or (
+                        train.validate_every and not at_end and place.position % train.validate_every == 0
+                    ):
+                        self._read_losses()
                         place.seconds = before + time.monotonic() - begun
                         self._validate()
                         if self._is_over():
@@ -153,18 +162,28 @@ class Loop:
         torch.manual_seed(chance_of(run.config.train.seed, place.updates))
         with run.autocast:
             loss = self.model.loss(batch)
-        if update(run.model, self.optimizer, loss + self.model.inputs.penalty(), run.config.optim.clip_norm):
-            self._bad = 0
-            place.losses.append(loss.item())
-        else:
+        moved = update(run.model, self.optimizer, loss + self.model.inputs.penalty(), run.config.optim.clip_norm)
+        self._unread.append(torch.stack([loss.detach().float(), moved.float()]))
+        place.updates += 1
+        place.position += 1
+        self.average.step(run.model, place.updates)
+        if len(self._unread) == LOOK_EVERY:
+            self._read_losses()
+
+    def _read_losses(self) -> None:
+        """Waits for the device; gives up where update after update could not be made."""
+        found = torch.stack(self._unread).tolist() if self._unread else []
+        self._unread = []
+        for loss, moved in found:
+            if moved:
+                self._bad = 0
+                self.place.losses.append(loss)
+                continue
             self._bad += 1
             if self._bad >= MAX_BAD_UPDATES:
                 raise DataError(
                     f"{self._bad} updates in a row had gradients that are not finite.", "Lower optim.lr or clip_norm."
                 )
-        place.updates += 1
-        place.position += 1
-        self.average.step(run.model, place.updates)
 
     def _validate(self) -> None:
         run, place, optim = self.run, self.place, self.run.config.optim
@@ -176,7 +195,7 @@ class Loop:
         epoch = place.epoch if place.position == 0 else place.epoch + 1  # the epoch it belongs to, from 1
         if is_better:
             place.best = {"epoch": epoch, "update": place.updates, "score": score, "dev": dev}
-            self.best_weights = {n: t.detach().cpu().clone() for n, t in run.model.state_dict().items()}
+            self.best_weights = {n: t.detach().clone() for n, t in run.model.state_dict().items()}
         self.average.swap(run.model)
         place.without_better = 0 if is_better else place.without_better + 1
         place.curve.append(
@@ -197,16 +216,27 @@ class Loop:
         self.say(f"epoch {epoch}, update {place.updates:,}: loss {loss:.4f}, dev {run.task.metric} {score:.2f}{mark}")
         self._save()
 
+    def _is_due(self) -> bool:
+        """Whether the end of this epoch is validated: of tiny epochs not each one is, but the last always."""
+        place, train = self.place, self.run.config.train
+        since = place.updates - (place.curve[-1]["update"] if place.curve else 0)
+        return since >= train.validate_after or place.epoch >= train.epochs
+
     def _is_over(self) -> bool:
         return self.place.without_better >= self.run.config.train.patience
 
     def _save(self) -> None:
+        begun = time.monotonic()
+        if self._save_seconds > QUICK_SAVE and self._save_seconds > SAVING_SHARE * (begun - self._saved):
+            return
         training = {
             "optimizer": self.optimizer.state_dict(),
             "average": self.average.values,
             "place": asdict(self.place),
         }
         save_checkpoint(self.out, self.run.model.state_dict(), self.best_weights, training, self._about)
+        self._saved = time.monotonic()
+        self._save_seconds = self._saved - begun
 
     def _resume(self) -> None:
         found = load_checkpoint(self.out)

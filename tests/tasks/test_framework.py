@@ -170,6 +170,30 @@ def test_cached_layers_are_the_embedders(embedder, tmp_path, cache):
     assert not found[:, 3].any()
 
 
+def test_layers_laid_out_on_a_device_are_the_same(embedder, tmp_path):
+    source = LayerSource(embedder, model_sha256(embedder))
+    source.prepare(SENTENCES[:2])
+    source.prepare(SENTENCES)  # knows two of them already
+    rows = [[SENTENCES[2], SENTENCES[1]], [SENTENCES[0]], [], [[], SENTENCES[2]]]
+    before = source.joined(rows, T=8)
+    source.lay_out(torch.device("cpu"))
+    assert torch.equal(source.joined(rows, T=8), before)
+    assert torch.equal(before[:, 0, 3], source.layers([SENTENCES[1]], T=1)[:, 0, 0])
+    assert before[:, 1, :6].any()
+    assert source.joined([[["never", "seen"]]], T=2).any()
+
+
+def test_rows_of_several_sentences_read_as_one_row_of_words(embedder):
+    maker = maker_for(embedder, "frozen")
+    joined = maker.joined([[SENTENCES[2], SENTENCES[1]], [SENTENCES[0]]])
+    whole = maker.tokens([[*SENTENCES[2], *SENTENCES[1]], SENTENCES[0]])
+    for name in ("words", "mask", "chars"):
+        assert torch.equal(getattr(joined, name), getattr(whole, name))
+    alone = maker.tokens([SENTENCES[1]])
+    torch.testing.assert_close(joined.layers[:, 0, 3], alone.layers[:, 0, 0])
+    assert not torch.allclose(whole.layers[:, 0, 3], alone.layers[:, 0, 0])  # read in another sentence
+
+
 def test_layers_on_disk_are_found_again_by_model_and_text(embedder, tmp_path):
     LayerSource(embedder, model_sha256(embedder), cache="disk", cache_dir=tmp_path).prepare(SENTENCES)
     (file,) = tmp_path.iterdir()

@@ -9,6 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from elmo.tasks.layers.attention import (
     attend,
@@ -24,6 +25,7 @@ from elmo.tasks.layers.crf import CRF
 from elmo.tasks.layers.dropout import TimeDropout
 from elmo.tasks.layers.encoder import BiRNN
 from elmo.tasks.layers.maxout import Maxout
+from elmo.tasks.layers.packing import make_packing
 from elmo.tasks.layers.viterbi import as_scores, bio_rules, viterbi
 
 LABELS = ("O", "B-PER", "I-PER", "B-LOC", "I-LOC")
@@ -64,6 +66,21 @@ def test_crf_equals_the_sum_over_all_paths(lengths, num_labels, seed):
         expected = paths[tuple(labels[row, :length].tolist())] - float(total)
         assert float(likelihood[row].detach()) == pytest.approx(expected, abs=1e-4)
         assert paths[tuple(best[row])] == pytest.approx(max(paths.values()), abs=1e-4)
+
+
+@pytest.mark.parametrize("length", [1, 2, 9, 37])
+def test_crf_in_halves_equals_step_by_step(length):
+    crf = random_crf(5, 3)
+    scores = torch.randn(1, length, 5)
+    total = crf.start + scores[0, 0]  # (K,)
+    for step in scores[0, 1:]:
+        total = torch.logsumexp(total[:, None] + crf.transitions, dim=0) + step
+    labels = torch.zeros(1, length, dtype=torch.long)
+    path = scores[0, :, 0].sum() + (length - 1) * crf.transitions[0, 0] + crf.start[0] + crf.end[0]
+    padded = torch.cat([scores, torch.randn(1, 3, 5)], dim=1)  # what lies in the padding changes nothing
+    mask = torch.arange(length + 3) < length
+    found = crf.log_likelihood(padded, torch.cat([labels, torch.ones(1, 3, dtype=torch.long)], dim=1), mask[None])
+    torch.testing.assert_close(found[0], path - torch.logsumexp(total + crf.end, dim=0), rtol=1e-4, atol=1e-4)
 
 
 @given(st.integers(1, 4), st.integers(0, 10**6))
@@ -111,6 +128,20 @@ def test_as_scores_forbids_far_below_any_score():
     assert as_scores(torch.tensor([True, False])).tolist() == [0.0, -1e4]
 
 
+@given(st.lists(st.integers(0, 5), min_size=1, max_size=5))
+def test_packing_is_torchs_own_and_comes_back(lengths):
+    vectors = torch.randn(len(lengths), 6, 3)
+    packing = make_packing(lengths, 6)
+    inside = torch.arange(6) < torch.tensor(lengths)[:, None]
+    packed = packing.pack(vectors)
+    torch.testing.assert_close(packing.unpack(packed, len(lengths), 6), vectors * inside[:, :, None])
+    if min(lengths) > 0:  # torch packs no empty row
+        expected = pack_padded_sequence(vectors, torch.tensor(lengths), batch_first=True, enforce_sorted=False)
+        assert torch.equal(packed.batch_sizes, expected.batch_sizes)
+        by_torch = pad_packed_sequence(expected._replace(data=packed.data), batch_first=True, total_length=6)[0]
+        torch.testing.assert_close(by_torch, vectors * inside[:, :, None])
+
+
 @pytest.mark.parametrize("cell", ["lstm", "gru"])
 def test_encoder_sees_no_padding(cell):
     torch.manual_seed(0)
@@ -125,6 +156,7 @@ def test_encoder_sees_no_padding(cell):
     torch.testing.assert_close(found[1:2], encoder(long, mask[1:2]))
     assert not found[0, 3:].any()
     assert not found[2].any()
+    assert torch.equal(encoder(padded, mask, make_packing([3, 7, 0], 7)), found)
 
 
 def test_char_cnn_sees_no_padding_and_one_letter_words():

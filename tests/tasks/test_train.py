@@ -69,6 +69,17 @@ def test_a_run_that_was_cut_off_ends_the_same(tmp_path, over):
     assert not (tmp_path / "cut" / "checkpoint").exists()
 
 
+def test_of_tiny_epochs_some_are_validated_and_the_last_is(tmp_path):
+    config = tiny_tasks.settings(tmp_path, "ner", {"train": {"batch_size": 2, "epochs": 5, "patience": 9}})
+    each = train(config, tmp_path / "each")
+    an_epoch = each["curve"][0]["update"]
+    over = {"train": {"validate_after": an_epoch + 1}}
+    some = train(make_config(load_task("ner"), config.to_dict(), over), tmp_path / "some")
+    assert [line["epoch"] for line in each["curve"]] == [1, 2, 3, 4, 5]
+    assert [line["epoch"] for line in some["curve"]] == [2, 4, 5]
+    assert some["curve"][-1]["dev"] == each["curve"][-1]["dev"]
+
+
 def test_the_record_is_complete(tmp_path):
     config = tiny_tasks.settings(tmp_path, "ner", {"elmo": {"mode": "frozen"}, "train": {"seed": 7, "epochs": 2}})
     record = train(config, tmp_path / "run")

@@ -47,9 +47,11 @@ class Document:
 
 @dataclass(frozen=True)
 class CorefBatch:
-    """The sentences of all documents, one under the other, and the documents."""
+    """The sentences of all documents, one under the other, where their tokens lie in the flattened rows, and the
+    documents."""
 
     tokens: TokenBatch
+    places: Tensor  # (all tokens,)
     documents: tuple[Document, ...]
 
 
@@ -98,11 +100,12 @@ class CorefModel(nn.Module):
     def links(self, batch: CorefBatch) -> list[Links]:
         """What each document's spans may refer to."""
         embedded = self.inputs(batch.tokens)
-        mask = batch.tokens.mask
         vectors = self.input_dropout(embedded.vectors)  # (S, T, D)
-        hidden = self.inputs.at_output(self.dropout(self.encoder(vectors, mask)), embedded)  # (S, T, H)
+        encoded = self.dropout(self.encoder(vectors, batch.tokens.mask, batch.tokens.packing))
+        hidden = self.inputs.at_output(encoded, embedded)  # (S, T, H)
         sizes = [sum(document.lengths) for document in batch.documents]
-        parts = zip(batch.documents, vectors[mask].split(sizes), hidden[mask].split(sizes), strict=True)
+        x, h = (rows.flatten(0, 1).index_select(0, batch.places).split(sizes) for rows in (vectors, hidden))
+        parts = zip(batch.documents, x, h, strict=True)
         return [self._document(document, x, h) for document, x, h in parts]
 
     def _document(self, document: Document, x: Tensor, h: Tensor) -> Links:
@@ -116,10 +119,10 @@ class CorefModel(nn.Module):
             kept = self._kept_in_training(document, first, last, scores.detach(), count)  # (M,)
         else:
             kept = torch.tensor(prune(first.tolist(), last.tolist(), scores.tolist(), count), device=h.device)  # (M,)
-        first, last, spans, scores = first[kept], last[kept], spans[kept], scores[kept]
+        first, last, spans, scores = (values.index_select(0, kept) for values in (first, last, spans, scores))
         before, exists = antecedents(len(kept), config.max_antecedents, h.device)  # (M, K)
         features = self._features(document, first, before)  # (M, K, 3F)
-        pairs = self.pair(spans, before, features).float() + scores[:, None] + scores[before]  # (M, K)
+        pairs = self.pair(spans, before, features).float() + scores[:, None] + _rows(scores, before)  # (M, K)
         pairs = pairs.masked_fill(~exists, -1e30)
         return Links(first, last, before, torch.cat([torch.zeros_like(scores)[:, None], pairs], dim=1))
 
@@ -130,20 +133,24 @@ class CorefModel(nn.Module):
         """
         if self.config.keep_gold and document.gold is not None:
             width = self.config.max_width
-            wanted = document.gold[:, 0] * width + document.gold[:, 1] - document.gold[:, 0]  # (mentions,)
-            wanted = wanted[document.gold[:, 1] - document.gold[:, 0] < width]
-            scores = scores + 1e6 * torch.isin(first * width + last - first, wanted)
+            apart = document.gold[:, 1] - document.gold[:, 0]  # (mentions,)
+            wanted = torch.where(apart < width, document.gold[:, 0] * width + apart, -1)
+            scores = scores + 1e6 * ((first * width + last - first)[:, None] == wanted).any(dim=1)
         return scores.topk(min(count, len(scores))).indices.sort().values
 
     def _spans(self, x: Tensor, h: Tensor, first: Tensor, last: Tensor) -> Tensor:
         """(N, G): [h of the first token; of the last; x of all tokens by attention; width]."""
-        places = first[:, None] + torch.arange(self.config.max_width, device=h.device)  # (N, W)
-        inside = places <= last[:, None]
-        places = places.clamp(max=len(h) - 1)
-        weights = self.attention(h)[:, 0].float()[places].masked_fill(~inside, -1e30)  # (N, W)
-        heads = (torch.softmax(weights, dim=1)[:, None].to(x.dtype) @ x[places])[:, 0]  # (N, D)
+        T, W = len(h), self.config.max_width
+        # all spans that begin at a token share a window of W tokens: they are attended to in one product a token
+        steps = torch.arange(W, device=h.device)
+        window = (torch.arange(T, device=h.device)[:, None] + steps).clamp(max=T - 1).flatten()  # (T*W,)
+        weights = self.attention(h)[:, 0].float().index_select(0, window).view(T, 1, W)
+        weights = weights.masked_fill(steps > steps[:, None], -1e30)  # (T, W, W): span of each width, its tokens
+        heads = torch.softmax(weights, dim=-1).to(x.dtype) @ x.index_select(0, window).view(T, W, -1)  # (T, W, D)
+        heads = heads.flatten(0, 1).index_select(0, first * W + last - first)  # (N, D)
         width = self.dropout(self.width(last - first))  # (N, F)
-        return torch.cat([h[first], h[last], heads.to(h.dtype), width.to(h.dtype)], dim=-1)
+        ends = h.index_select(0, first), h.index_select(0, last)  # (N, H)
+        return torch.cat([*ends, heads.to(h.dtype), width.to(h.dtype)], dim=-1)
 
     def _features(self, document: Document, first: Tensor, before: Tensor) -> Tensor:
         M, K = before.shape
@@ -176,8 +183,8 @@ class PairScorer(nn.Module):
         )
 
     def forward(self, spans: Tensor, before: Tensor, features: Tensor) -> Tensor:
-        both = self.of_both(spans[:, None] * spans[before])  # (M, K, score)
-        apart = self.of_span(spans)[:, None] + self.of_earlier(spans)[before] + self.of_features(features)
+        both = self.of_both(spans[:, None] * _rows(spans, before))  # (M, K, score)
+        apart = self.of_span(spans)[:, None] + _rows(self.of_earlier(spans), before) + self.of_features(features)
         return self.rest(both + apart)[:, :, 0]  # (M, K)
 
 
@@ -200,6 +207,11 @@ def resolve(links: Links) -> list[list[tuple[int, int]]]:
     targets = torch.where(best > 0, links.before.gather(1, (best - 1).clamp(min=0)[:, None])[:, 0], -1).tolist()
     spans = list(zip(links.first.tolist(), links.last.tolist(), strict=True))
     return [[spans[number] for number in cluster] for cluster in clusters_of(targets)]
+
+
+def _rows(values: Tensor, places: Tensor) -> Tensor:
+    """values[places], of which the gradient is a plain sum and not a sort."""
+    return values.index_select(0, places.flatten()).unflatten(0, places.shape)
 
 
 def _scorer(input_dim: int, config: CorefConfig, output_dim: int) -> nn.Sequential:

@@ -10,17 +10,19 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from elmo.tasks.tokens import to_device
+
 DISTANCES = (1, 2, 3, 4, 5, 8, 16, 32, 64)  # a distance falls into the last bucket whose bound it reaches
 
 
 def all_spans(lengths: Sequence[int], max_width: int, device: torch.device) -> tuple[Tensor, Tensor]:
     """First and last token (N,) of every span inside one sentence of at most max_width tokens, in order of the text."""
-    ends = torch.tensor(lengths, device=device).cumsum(0)  # (sentences,)
-    ends = ends.repeat_interleave(torch.tensor(lengths, device=device))  # (T,): where each token's sentence ends
-    first = torch.arange(len(ends), device=device)[:, None].expand(-1, max_width)  # (T, W)
-    last = first + torch.arange(max_width, device=device)  # (T, W)
+    counts = torch.tensor(lengths)  # (sentences,); on the CPU, where the number of spans need not be waited for
+    ends = counts.cumsum(0).repeat_interleave(counts)  # (T,): where each token's sentence ends
+    first = torch.arange(len(ends))[:, None].expand(-1, max_width)  # (T, W)
+    last = first + torch.arange(max_width)  # (T, W)
     inside = last < ends[:, None]
-    return first[inside], last[inside]
+    return to_device(first[inside], device), to_device(last[inside], device)
 
 
 def prune(first: Sequence[int], last: Sequence[int], scores: Sequence[float], count: int) -> list[int]:
@@ -55,8 +57,10 @@ def antecedents(num_spans: int, most: int, device: torch.device) -> tuple[Tensor
 
 def distance_bucket(distance: Tensor) -> Tensor:
     """1, 2, 3, 4, 5-7, 8-15, 16-31, 32-63, 64 and more as 0 to 8."""
-    bounds = torch.tensor(DISTANCES, device=distance.device)
-    return (torch.bucketize(distance, bounds, right=True) - 1).clamp(min=0)
+    reached = torch.zeros_like(distance)
+    for bound in DISTANCES:
+        reached += distance >= bound
+    return (reached - 1).clamp(min=0)
 
 
 def clusters_of(links: Sequence[int]) -> list[list[int]]:

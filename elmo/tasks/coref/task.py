@@ -51,7 +51,9 @@ def _parts(example: Example, most: int) -> Iterator[Example]:
 
 def collate(examples: Sequence[Example], maker: BatchMaker) -> CorefBatch:
     tokens = maker.tokens([sentence for example in examples for sentence in example.sentences])
-    return CorefBatch(tokens=tokens, documents=tuple(_document(example, maker) for example in examples))
+    places = tokens.mask.flatten().nonzero()[:, 0]
+    documents = tuple(_document(example, maker) for example in examples)
+    return CorefBatch(tokens=tokens, places=places, documents=documents)
 
 
 def _document(example: Example, maker: BatchMaker) -> Document:

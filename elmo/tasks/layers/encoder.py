@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
-from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from elmo.tasks.layers.dropout import TimeDropout
+from elmo.tasks.layers.packing import Packing, make_packing
 
 
 class BiRNN(nn.Module):
@@ -14,6 +14,7 @@ class BiRNN(nn.Module):
 
     Dropout is variational, on the input of each layer but the first: the caller drops the input itself. The recurrence
     is computed in float32 whatever the products around it are: under bfloat16 cuDNN would take float16, or step aside.
+    `packing` is the mask's, where the batch brings it; without, the device is asked for the rows' lengths.
     """
 
     def __init__(
@@ -28,18 +29,22 @@ class BiRNN(nn.Module):
         for layer in self.layers:
             _start(layer, hidden_dim, is_lstm=cell == "lstm")
 
-    def forward(self, vectors: Tensor, mask: Tensor) -> Tensor:
+    def forward(self, vectors: Tensor, mask: Tensor, packing: Packing | None = None) -> Tensor:
+        if packing is None:
+            packing = make_packing(mask.sum(dim=1).tolist(), mask.shape[1])
+            packing = Packing(packing.places.to(mask.device), packing.sizes)
+        if not packing.sizes:
+            return vectors.new_zeros(*mask.shape, self.dim, dtype=torch.float32)  # nothing but padding
         with torch.autocast(vectors.device.type, enabled=False):
-            return self._encode(vectors.float(), mask)
+            return self._encode(vectors.float(), packing)
 
-    def _encode(self, vectors: Tensor, mask: Tensor) -> Tensor:
-        lengths = mask.sum(dim=1).clamp(min=1).cpu()  # an empty row counts as one padding token, dropped again below
+    def _encode(self, vectors: Tensor, packing: Packing) -> Tensor:
+        B, T = vectors.shape[:2]
         for number, layer in enumerate(self.layers):
             if number:
                 vectors = self.dropout(vectors)
-            packed = pack_padded_sequence(vectors, lengths, batch_first=True, enforce_sorted=False)
-            vectors, _ = pad_packed_sequence(layer(packed)[0], batch_first=True, total_length=mask.shape[1])
-        return vectors * mask[:, :, None]  # (B, T, 2H)
+            vectors = packing.unpack(layer(packing.pack(vectors))[0], B, T)
+        return vectors  # (B, T, 2H)
 
 
 def _start(layer: nn.Module, hidden_dim: int, *, is_lstm: bool) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -27,13 +28,14 @@ def viterbi(
         best = torch.where(mask[:, t, None], top, best)
         came_from.append(back)
     total, last = (best + end).max(dim=1)  # (B,)
-    backs = torch.stack(came_from).tolist() if came_from else []  # T-1 x B x K
-    rows = []
-    for row, (length, label) in enumerate(zip(mask.sum(dim=1).tolist(), last.tolist(), strict=True)):
-        path = [label]
-        for t in range(length - 1, 0, -1):
-            path.append(backs[t - 1][row][path[-1]])
-        rows.append(path[::-1] if length else [])
+    lengths = mask.sum(dim=1).cpu().numpy()  # (B,)
+    backs = torch.stack(came_from).cpu().numpy() if came_from else ()  # (T-1, B, K)
+    path = np.empty((T, len(scores)), dtype=np.int64)  # (T, B), each row read from its end
+    path[T - 1] = last.cpu().numpy()
+    for t in range(T - 1, 0, -1):
+        before = np.take_along_axis(backs[t - 1], path[t][:, None], axis=1)[:, 0]
+        path[t - 1] = np.where(t < lengths, before, path[t])
+    rows = [row[:length] for row, length in zip(path.T.tolist(), lengths.tolist(), strict=True)]
     return rows, total
 
 

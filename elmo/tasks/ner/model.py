@@ -56,6 +56,6 @@ class NERModel(nn.Module):
     def scores(self, tokens: TokenBatch) -> Tensor:
         """(B, T, K)."""
         embedded = self.inputs(tokens)
-        hidden = self.encoder(self.dropout(embedded.vectors), tokens.mask)  # (B, T, H)
+        hidden = self.encoder(self.dropout(embedded.vectors), tokens.mask, tokens.packing)  # (B, T, H)
         hidden = self.inputs.at_output(self.dropout(hidden), embedded)  # (B, T, H + D)
         return self.project(hidden)

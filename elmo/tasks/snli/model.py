@@ -76,7 +76,7 @@ class SNLIModel(nn.Module):
         a, b = self._encode(batch.premise), self._encode(batch.hypothesis)  # (B, S, D), (B, T, D)
         a_mask, b_mask = batch.premise.mask, batch.hypothesis.mask
         seen_by_a, seen_by_b = bi_attention(a, b, a_mask, b_mask)  # (B, S, D), (B, T, D)
-        composed = [self._compose(a, seen_by_a, a_mask), self._compose(b, seen_by_b, b_mask)]
+        composed = [self._compose(a, seen_by_a, batch.premise), self._compose(b, seen_by_b, batch.hypothesis)]
         pooled = [
             f(x, mask) for x, mask in zip(composed, (a_mask, b_mask), strict=True) for f in (masked_mean, masked_max)
         ]
@@ -84,9 +84,10 @@ class SNLIModel(nn.Module):
 
     def _encode(self, tokens: TokenBatch) -> Tensor:
         embedded = self.inputs(tokens)
-        hidden = self.encoder(self.time_dropout(embedded.vectors), tokens.mask)  # (B, T, 2H)
+        hidden = self.encoder(self.time_dropout(embedded.vectors), tokens.mask, tokens.packing)  # (B, T, 2H)
         return self.inputs.at_output(hidden, embedded)  # (B, T, 2H + D)
 
-    def _compose(self, x: Tensor, seen: Tensor, mask: Tensor) -> Tensor:
+    def _compose(self, x: Tensor, seen: Tensor, tokens: TokenBatch) -> Tensor:
         compared = torch.cat([x, seen, x - seen, x * seen], dim=-1)  # (B, T, 4 (2H + D))
-        return self.composer(self.time_dropout(torch.relu(self.project(compared))), mask)  # (B, T, 2H)
+        read = self.time_dropout(torch.relu(self.project(compared)))  # (B, T, H)
+        return self.composer(read, tokens.mask, tokens.packing)  # (B, T, 2H)

@@ -82,18 +82,18 @@ class SQuADModel(nn.Module):
 
     def scores(self, batch: SQuADBatch) -> tuple[Tensor, Tensor]:
         """Of each passage token as the answer's start and as its end, (B, T)."""
-        mask = batch.passage.mask
+        mask, packing = batch.passage.mask, batch.passage.packing
         q, h = self._encode(batch.question), self._encode(batch.passage)  # (B, S, D), (B, T, D)
         seen = self.attention(h, q, mask, batch.question.mask)  # (B, T, 4D)
         x = torch.relu(self.merge(self.dropout(seen)))  # (B, T, 2H)
-        y = self.self_encoder(self.dropout(x), mask)  # (B, T, 2H)
+        y = self.self_encoder(self.dropout(x), mask, packing)  # (B, T, 2H)
         y = torch.relu(self.self_merge(self.dropout(self.self_attention(y, mask))))  # (B, T, 2H)
         x = (x + y) * mask[:, :, None]
-        begins = self.start_encoder(self.dropout(x), mask)  # (B, T, 2H)
-        ends = self.end_encoder(self.dropout(torch.cat([x, begins], dim=-1)), mask)  # (B, T, 2H)
+        begins = self.start_encoder(self.dropout(x), mask, packing)  # (B, T, 2H)
+        ends = self.end_encoder(self.dropout(torch.cat([x, begins], dim=-1)), mask, packing)  # (B, T, 2H)
         return self.start(begins)[:, :, 0].float(), self.end(ends)[:, :, 0].float()
 
     def _encode(self, tokens: TokenBatch) -> Tensor:
         embedded = self.inputs(tokens)
-        hidden = self.encoder(self.dropout(embedded.vectors), tokens.mask)  # (B, T, 2H)
+        hidden = self.encoder(self.dropout(embedded.vectors), tokens.mask, tokens.packing)  # (B, T, 2H)
         return self.dropout(self.inputs.at_output(hidden, embedded))  # (B, T, 2H + D)

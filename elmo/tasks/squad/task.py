@@ -48,25 +48,7 @@ def _passages(examples: Sequence[Example], maker: BatchMaker) -> TokenBatch:
     """Passages as rows. A frozen biLM reads them sentence by sentence, as it was trained; a tuned one whole."""
     if maker.source is None:
         return maker.tokens([example.passage for example in examples])
-    rows = maker.tokens([sentence for example in examples for sentence in example.passage_sentences])
-    B, T = len(examples), max(len(example.passage) for example in examples)
-    mask = torch.zeros(B, T, dtype=torch.bool)  # (B, T)
-    for number, example in enumerate(examples):
-        mask[number, : len(example.passage)] = True
-
-    def joined(values: torch.Tensor, dim: int = 0) -> torch.Tensor:
-        """Tokens of (..., sentences, S, ...) as (..., B, T, ...): the same tokens in the same order."""
-        moved = values.movedim((dim, dim + 1), (0, 1))  # (sentences, S, ...)
-        whole = moved.new_zeros(B, T, *moved.shape[2:])
-        whole[mask] = moved[rows.mask]
-        return whole.movedim((0, 1), (dim, dim + 1))
-
-    return TokenBatch(
-        words=joined(rows.words),
-        mask=mask,
-        chars=None if rows.chars is None else joined(rows.chars),
-        layers=None if rows.layers is None else joined(rows.layers, dim=1),
-    )
+    return maker.joined([example.passage_sentences for example in examples])
 
 
 def score_found(gold: Sequence[Example], predicted: Sequence[Found]) -> dict[str, float]:

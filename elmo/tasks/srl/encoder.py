@@ -57,7 +57,8 @@ class OuterHighway(nn.Module):
         nn.init.ones_(self.gate.bias)
 
     def forward(self, x: Tensor, kept: Tensor) -> Tensor:
-        hidden, _ = self.lstm(x)  # (B, T, H)
+        with torch.autocast(x.device.type, enabled=False):  # cuDNN would take float16 under bfloat16
+            hidden, _ = self.lstm(x.float())  # (B, T, H)
         before = torch.cat([torch.zeros_like(hidden[:, :1]), hidden[:, :-1]], dim=1)  # (B, T, H)
         gate = torch.sigmoid(self.gate(torch.cat([x, before], dim=-1)))  # (B, T, H)
         return (gate * hidden + (1 - gate) * self.through(x)) * kept[:, None]

@@ -65,17 +65,18 @@ class SSTModel(nn.Module):
 
     def predict(self, batch: SSTBatch) -> list[int]:
         """The likeliest class of each sentence."""
-        return [int(number) for number in self.scores(batch.tokens).argmax(dim=1)]
+        found: list[int] = self.scores(batch.tokens).argmax(dim=1).tolist()
+        return found
 
     def scores(self, tokens: TokenBatch) -> Tensor:
         """(B, K)."""
         embedded = self.inputs(tokens)
         mask = tokens.mask
         x = torch.relu(self.first(self.dropout(embedded.vectors)))  # (B, T, H)
-        x = self.encoder(self.dropout(x), mask)  # (B, T, 2H)
+        x = self.encoder(self.dropout(x), mask, tokens.packing)  # (B, T, 2H)
         seen = attend(x @ x.transpose(1, 2), x, mask)  # (B, T, 2H)
         joined = torch.cat([x, x - seen, x * seen], dim=-1)  # (B, T, 6H)
-        y = self.inputs.at_output(self.integrator(joined, mask), embedded)  # (B, T, 2H + D)
+        y = self.inputs.at_output(self.integrator(joined, mask, tokens.packing), embedded)  # (B, T, 2H + D)
         share = masked_softmax(self.attention(y)[:, :, 0], mask)  # (B, T)
         attended = (share[:, None] @ y)[:, 0]  # (B, 2H + D)
         pooled = [masked_max(y, mask), masked_mean(y, mask), masked_min(y, mask), attended]
