@@ -63,7 +63,9 @@ class Progress:
         self._said = time.monotonic()
         line = f"{self.label}: {self.done:,} {self.unit}, {self.rate:,.0f} {self.unit}/s"
         if self.total:
-            left = max(self.total - self.done, 0) / max(self.rate, 1e-9)
-            line = f"{self.label}: {self.done:,} of {self.total:,} {self.unit}, {self.rate:,.0f}/s, {left:,.0f} s left"
+            line = f"{self.label}: {self.done:,} of {self.total:,} {self.unit}"
+            if self.done >= self.total / 100:  # the first units wait for a whole window: they foretell nothing
+                left = max(self.total - self.done, 0) / max(self.rate, 1e-9)
+                line += f", {self.rate:,.0f}/s, {left:,.0f} s left"
         sys.stderr.write(line + "\n")
         sys.stderr.flush()

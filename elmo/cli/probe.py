@@ -1,4 +1,4 @@
-"""`elmo probe`: what frozen vectors know, layer by layer: parts of speech, named entities, word senses."""
+"""`elmo probe`: what frozen vectors know, layer by layer: parts of speech, names, senses, likeness in context."""
 
 from __future__ import annotations
 
@@ -10,17 +10,18 @@ import typer
 
 from elmo.errors import ConfigError
 
-KINDS = ("pos", "ner", "wsd", "wic")
+KINDS = ("pos", "ner", "wsd", "wic", "similarity")
 EXAMPLE = "elmo probe pos treebanks/en_ewt --model my-model/ --out pos.json"
 
 
 def run(
-    kind: Annotated[str, typer.Argument(help="pos, ner, wsd or wic.")],
+    kind: Annotated[str, typer.Argument(help="pos, ner, wsd, wic or similarity.")],
     data: Annotated[
         list[str],
         typer.Argument(
             help="pos, ner: train, dev and test files, their folder, or how their names begin. "
-            "wsd: folder with SemCor, Evaluation_Datasets, index.sense. wic: folder with train.data.txt."
+            "wsd: folder with SemCor, Evaluation_Datasets, index.sense. wic: folder with train.data.txt. "
+            "similarity: file of judged pairs."
         ),
     ],
     model: Annotated[str, typer.Option(help="Name, folder or file of the model.")] = "default",

@@ -9,6 +9,7 @@ from typing import Any
 
 from elmo.errors import ConfigError
 from elmo.probes.linear import FitConfig
+from elmo.probes.similarity import probe_similarity
 from elmo.probes.tagging import probe_tags
 from elmo.probes.vectors import VectorSource
 from elmo.probes.wic import probe_wic
@@ -45,6 +46,11 @@ PROBES = {
         data="a folder with train.data.txt, train.gold.txt, dev.data.txt and dev.gold.txt",
         usual_place="wic/wic",
     ),
+    "similarity": Probe(
+        what="likeness of words in context, correlation with people's judgements",
+        data="a file of judged pairs: context, context, score; SCWS's ratings; CoSimLex",
+        usual_place="similarity/ratings.txt",
+    ),
 }
 
 
@@ -72,4 +78,6 @@ def run_probe(
         raise ConfigError(f"{len(paths)} paths were given.", f"Give {PROBES[kind].data}.")
     if kind == "wsd":
         return probe_wsd(source, paths[0], limit=limit, show=show)
+    if kind == "similarity":
+        return probe_similarity(source, paths[0], limit=limit, show=show)
     return probe_wic(source, paths[0], limit=limit, show=show)

@@ -8,7 +8,7 @@ from typing import Any
 
 def table(record: Mapping[str, Any]) -> str:
     """The views of a record, a line each, with the figures that need no vectors below."""
-    return {"wsd": _wsd, "wic": _wic}.get(str(record["probe"]), _tags)(record["scores"])
+    return {"wsd": _wsd, "wic": _wic, "similarity": _similarity}.get(str(record["probe"]), _tags)(record["scores"])
 
 
 def _tags(scores: Mapping[str, Any]) -> str:
@@ -29,7 +29,9 @@ def _wsd(scores: Mapping[str, Any]) -> str:
         lines.append(f"{title:22}" + "".join(f"{row[name]:7.1f}" for name in columns) + note)
 
     for name, forms in scores["views"].items():
-        line(name, forms["plain"], f"   {forms['plain']['no_back_off']:.1f} without back-off")
+        shares = forms["plain"].get("layer_weights")
+        weights = f", weights {' '.join(f'{share:.2f}' for share in shares)}" if shares else ""
+        line(name, forms["plain"], f"   {forms['plain']['no_back_off']:.1f} without back-off{weights}")
         if "tuned" in forms:
             line(f"{name} tuned", forms["tuned"], _choice(forms["tuned"]))
     line("WordNet first sense", scores["wordnet_first_sense"])
@@ -50,4 +52,13 @@ def _wic(scores: Mapping[str, Any]) -> str:
         both = ["".join(f"{forms[form][split]:8.2f}" for split in splits) for form in ("plain", "centred")]
         lines.append(f"{name:10}{both[0]}  {both[1]}")
     lines.append(f"{'all same':10}" + "".join(f"{scores['always_same'][split]:8.2f}" for split in splits))
+    return "\n".join(lines)
+
+
+def _similarity(scores: Mapping[str, Any]) -> str:
+    names = ("spearman", "pearson")
+    lines = [f"{'layer':10}" + "".join(f"{name:>10}" for name in names) + "   centred" + f"{'pearson':>10}"]
+    for view, forms in scores["views"].items():
+        figures = [forms[form][name] for form in ("plain", "centred") for name in names]
+        lines.append(f"{view:10}" + "".join(f"{figure:10.3f}" for figure in figures))
     return "\n".join(lines)

@@ -98,12 +98,21 @@ class StaticVectors:
     def dim(self) -> int:
         return int(self.matrix.shape[1])
 
+    @property
+    def words(self) -> list[str]:
+        """The words, in the order of the matrix's rows."""
+        return list(self._rows)
+
+    def row(self, word: str) -> int | None:
+        """The word's row of the matrix, or that of its lower case; None: it has neither."""
+        return self._rows.get(word, self._rows.get(word.lower()))
+
     def layers(self, sentences: Iterable[Sequence[str]]) -> Iterator[np.ndarray]:
         for sentence in sentences:
             found = np.zeros((1, len(sentence), self.dim), dtype=np.float32)  # (1, n, D)
             for place, word in enumerate(sentence):
-                row = self._rows.get(word, self._rows.get(word.lower(), -1))
-                if row >= 0:
+                row = self.row(word)
+                if row is not None:
                     found[0, place] = self.matrix[row]
             yield found
 

@@ -71,7 +71,7 @@ def probe_wic(
     centre = vectors["train"].mean(axis=(0, 1))  # (L, D)
     views: dict[str, dict[str, Any]] = {}
     for form, shift in (("plain", np.zeros_like(centre)), ("centred", centre)):
-        cosines = {split: _cosines(vectors[split] - shift) for split in files}  # (N, A)
+        cosines = {split: pair_cosines(averages(vectors[split] - shift)) for split in files}  # (N, A)
         for column, name in enumerate(average_names(source.num_layers)):
             threshold = best_threshold(cosines["train"][:, column], same["train"])
             right = {split: 100.0 * np.mean((cosines[split][:, column] >= threshold) == same[split]) for split in files}
@@ -121,7 +121,8 @@ def best_threshold(cosines: np.ndarray, same: np.ndarray) -> float:
     return float(ranked[best - 1] + ranked[best]) / 2
 
 
-def _cosines(vectors: np.ndarray) -> np.ndarray:
-    chosen = averages(vectors)  # (N, 2, A, D)
-    unit = chosen / np.maximum(np.linalg.norm(chosen, axis=-1, keepdims=True), 1e-9)
-    return np.einsum("nad,nad->na", unit[:, 0], unit[:, 1])  # (N, A)
+def pair_cosines(views: np.ndarray) -> np.ndarray:
+    """Of each pair's two sides, (N, 2, A, D) to (N, A)."""
+    unit = views / np.maximum(np.linalg.norm(views, axis=-1, keepdims=True), 1e-9)
+    found: np.ndarray = np.einsum("nad,nad->na", unit[:, 0], unit[:, 1])
+    return found

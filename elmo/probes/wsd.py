@@ -4,7 +4,8 @@ A word gets the sense, of those SemCor has for its lemma and part of speech, who
 with its own; a lemma SemCor lacks gets WordNet's first sense. Scored on Raganato's five sets, apart and together.
 
 `plain` is that and no more. `tuned` also centres or whitens the vectors and adds a share of log(count) of the sense,
-whatever did best on SemEval 2007, the development set of the framework: its figure is not a test figure there.
+whatever did best on SemEval 2007, the development set of the framework: its figure is not a test figure there. The
+weights of the `mix` of layers are chosen there too; `concat`, all layers at length one side by side, chooses nothing.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from elmo.errors import ConfigError
 from elmo.probes.averages import average_names, averages
 from elmo.probes.record import make_record
 from elmo.probes.sense_averages import FORMS, SenseAverages, average_senses, target_vectors, transform
+from elmo.probes.sense_mix import PairProducts, weightings
 from elmo.probes.senses import Target, WordNet, read_raganato, read_semcor, read_wordnet
 from elmo.probes.vectors import VectorSource
 
@@ -67,7 +69,7 @@ def probe_wsd(
         },
         scores={
             "metric": "F1",
-            "views": solver.views(np.stack(vectors)),
+            "views": {**solver.views(stacked := np.stack(vectors)), **solver.combined(stacked)},
             "wordnet_first_sense": solver.score([wordnet.first(target.lemma) for target in targets]),
             "semcor_most_frequent": solver.score(solver.usual()),
         },
@@ -121,13 +123,31 @@ class _Solver:
                     scores = self.score(self.nearest(cosines + prior * self.log_counts))
                     tried[name].append((scores.get(DEV, 0.0), form, prior, scores))
                 if form == "plain":
-                    alone = self.score(self.nearest(cosines, back_off=False))["ALL"]
-                    found[name] = {"plain": {**tried[name][0][3], "no_back_off": alone}}
+                    found[name] = {"plain": self._plain(cosines)}
         for name in found:
             if DEV in self.names:
                 _, form, prior, scores = max(tried[name], key=lambda one: one[0])  # the first, simplest, of equals
                 found[name]["tuned"] = {**scores, "form": form, "prior": prior}
         return found
+
+    def combined(self, vectors: np.ndarray) -> dict[str, Any]:
+        """Scores of all layers together, plain: side by side, and the weighted sum that does best on the dev set."""
+        if vectors.shape[1] < 2:
+            return {}
+        products = PairProducts(vectors, self.learned.means, self.of_target, self.of_sense)
+        tried = []
+        for weights in weightings(vectors.shape[1]) if DEV in self.names else ():
+            tried.append((self.score(self.nearest(products.mixed(weights))), weights))
+        found = {}
+        if tried:
+            _, weights = max(tried, key=lambda one: one[0][DEV])  # the first, most even, of equals
+            found["mix"] = self._plain(products.mixed(weights)) | {"layer_weights": weights.tolist()}
+        found["concat"] = self._plain(products.side_by_side())
+        return {name: {"plain": scores} for name, scores in found.items()}
+
+    def _plain(self, cosines: np.ndarray) -> dict[str, Any]:
+        alone = self.score(self.nearest(cosines, back_off=False))["ALL"]
+        return {**self.score(self.nearest(cosines)), "no_back_off": alone}
 
     def cosines(self, queries: np.ndarray, means: np.ndarray) -> np.ndarray:
         """Of every target with each of its candidates, (P,)."""

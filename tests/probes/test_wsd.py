@@ -10,6 +10,7 @@ from made_vectors import MadeVectors
 
 from elmo.errors import ConfigError, DataError
 from elmo.probes.sense_averages import average_senses, transform
+from elmo.probes.sense_mix import PairProducts, weightings
 from elmo.probes.senses import Target, lemma_of, read_raganato, read_semcor, read_wordnet, split_form
 from elmo.probes.wsd import probe_wsd
 
@@ -121,7 +122,10 @@ def test_every_figure_of_a_small_probe(folder):
     # WordNet's first sense of bank, the river's, is also one of the two right ones of the second
     assert record["scores"]["wordnet_first_sense"]["ALL"] == 100.0
     assert record["scores"]["semcor_most_frequent"]["ALL"] == 75.0
-    assert set(views) == {"0", "1", "0-1"}
+    assert set(views) == {"0", "1", "0-1", "mix", "concat"}
+    # layer 0 adds the same to every cosine: alone it decides nothing, with any of layer 1 the right sense is nearest
+    assert views["mix"]["plain"]["ALL"] == views["concat"]["plain"]["ALL"] == 100.0
+    assert views["mix"]["plain"]["layer_weights"] == [0.5, 0.5], "the most even of equals"
     assert views["1"]["tuned"] | {"form": "plain", "prior": 0.0} == views["1"]["tuned"], "the simplest of equals"
 
 
@@ -147,3 +151,24 @@ def test_missing_data_is_named(folder):
     (folder / "index.sense").unlink()
     with pytest.raises(ConfigError, match="wordnet"):
         probe_wsd(by_context(), folder)
+
+
+def test_cosines_of_mixes_are_those_of_the_weighted_sums():
+    rng = np.random.default_rng(0)
+    words, senses = rng.normal(size=(3, 3, 4)), rng.normal(size=(2, 3, 4))
+    of_word, of_sense = np.array([0, 0, 1, 2]), np.array([0, 1, 1, 0])
+    products = PairProducts(words, senses, of_word, of_sense)
+    weights = np.array([0.2, 0.5, 0.3])
+    for pair, (w, s) in enumerate(zip(of_word, of_sense, strict=True)):
+        one, other = weights @ words[w], weights @ senses[s]
+        cosine = one @ other / np.linalg.norm(one) / np.linalg.norm(other)
+        assert products.mixed(weights)[pair] == pytest.approx(cosine, abs=1e-6)
+        sides = [v / np.linalg.norm(v, axis=1, keepdims=True) for v in (words[w], senses[s])]
+        assert products.side_by_side()[pair] == pytest.approx(sides[0].ravel() @ sides[1].ravel() / 3, abs=1e-6)
+
+
+def test_weightings_share_one_among_the_layers():
+    assert weightings(2).tolist()[0] == [0.5, 0.5]
+    assert len(weightings(3)) == 66  # 12 over 2
+    assert len(weightings(7)) == 210  # 10 over 6
+    np.testing.assert_allclose(weightings(4).sum(1), 1.0)
