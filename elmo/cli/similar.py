@@ -3,20 +3,37 @@
 from __future__ import annotations
 
 import json
+import shlex
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from elmo.errors import DataError
+from elmo.errors import ConfigError, DataError
 
-EXAMPLE = 'elmo similar "He sat on the bank of the river ." bank corpus.txt --same-word'
+if TYPE_CHECKING:
+    from elmo.analysis.neighbors import Query
+    from elmo.analysis.similar import Similar
+    from elmo.embed.embedder import Embedder
+
+EXAMPLE = 'elmo similar "He sat on the bank of the river ." bank corpus.txt --same-word --index index/'
 
 
 def run(
     sentence: Annotated[str, typer.Argument(help="A sentence that has the word in it.")],
     word: Annotated[str, typer.Argument(help="The word, or its number in the sentence (from 0).")],
     corpus: Annotated[Path, typer.Argument(help="Text, one sentence a line; compressed by suffix, - for stdin.")],
+    beside: Annotated[
+        list[str] | None, typer.Option(help="Another sentence with the word, answered too; may be repeated.")
+    ] = None,
+    index: Annotated[
+        Path | None, typer.Option(help="Folder: the corpus's vectors are kept there, and used by the next query.")
+    ] = None,
+    paragraphs: Annotated[bool, typer.Option("--paragraphs", help="Split the corpus's lines into sentences.")] = False,
+    vectors: Annotated[
+        str | None, typer.Option(help="Static vectors to show neighbours of, too: word2vec's text format.")
+    ] = None,
     model: Annotated[str, typer.Option(help="Name, folder or file of the model.")] = "default",
     tokenizer: Annotated[str, typer.Option(help="default, whitespace, spacy:LANG, moses:LANG.")] = "default",
     layers: Annotated[str, typer.Option(help="top, average, a number, or weights.")] = "top",
@@ -24,27 +41,52 @@ def run(
     same_word: Annotated[bool, typer.Option("--same-word", help="Only other occurrences of the same word.")] = False,
     state: Annotated[str, typer.Option(help="reset or warm.")] = "reset",
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, mps.")] = "auto",
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON list.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="All of it as a record for `elmo report`.")] = False,
 ) -> None:
-    """Show where a word is used as in this sentence."""
+    """Show where a word is used as in this sentence, and its neighbours without context beside."""
     import elmo
-    from elmo.analysis.neighbors import neighbors
-    from elmo.text.lines import read_lines
+    from elmo.analysis.similar import similar
+    from elmo.analysis.static_neighbors import static_neighbors
+    from elmo.probes.vectors import read_static_vectors
 
+    if index is not None and index.exists() and not index.is_dir():
+        raise ConfigError(f"--index {index} is a file.", "Give a folder; it is made where there is none.")
     embedder = elmo.load(model, tokenizer=tokenizer, state=state, device=device)
-    tokens = [token.text for token in embedder.tokenize(sentence)]
-    if word not in tokens and not (word.isdigit() and int(word) < len(tokens)):
-        raise DataError(f"{word!r} is not among the sentence's tokens: {' '.join(tokens)}", "Name one of them.")
-    position = tokens.index(word) if word in tokens else int(word)
-    lines = ([token.text for token in embedder.tokenize(line)] for line in read_lines(corpus))
-    only = tokens[position] if same_word else None
-    found = neighbors(embedder, tokens, position, lines, layers=layers, k=k, word=only)
+    queries = _queries(embedder, [sentence, *(beside or [])], word)
+    asked = queries[0].word
+    without: list[dict[str, Any]] = []
+    if vectors is not None:  # before the corpus: a bad file is told before minutes of work
+        static = read_static_vectors(vectors)
+        row = static.row(asked)
+        if row is None:
+            raise DataError(f"{vectors} has no vector of {asked!r}.", "Ask for another word, or give other vectors.")
+        alike = static_neighbors(asked, static.words, static.matrix, static.matrix[row], k=k)
+        without.append({"vectors": static.identity(), "words": [vars(one) for one in alike]})
+    found = similar(
+        embedder, queries, _sentences(embedder, corpus, paragraphs), layers=layers, k=k,
+        word=asked if same_word else None, index=index, show=True,
+    )  # fmt: skip
+    tokens_alone = {"vectors": {"name": "the model's token layer"}, "words": [vars(n) for n in found.without_context]}
+    without.insert(0, tokens_alone)
     if as_json:
-        rows = [{"score": n.score, "line": n.line, "position": n.position, "tokens": n.tokens} for n in found]
-        print(json.dumps(rows, ensure_ascii=False))
+        words = ["elmo", "similar", sentence, word, corpus.name]  # names alone: a record is read elsewhere
+        words += [part for one in beside or [] for part in ("--beside", one)]
+        words += [*(["--paragraphs"] if paragraphs else []), *(["--vectors", Path(vectors).name] if vectors else [])]
+        words += ["--model", model, "--tokenizer", tokenizer, "--layers", layers, "-k", str(k), "--state", state]
+        words += ["--same-word"] if same_word else []
+        settings = {"layers": layers, "k": k, "tokenizer": tokenizer, "state": state, "same_word": same_word}
+        about = {"command": shlex.join([*words, "--json"]), "settings": {**settings, "paragraphs": paragraphs}}
+        print(json.dumps({**about, **_record(embedder, queries, found, corpus), "without_context": without}))
         return
-    for n in found:
-        print(f"{n.score:6.3f}  {n.line:>7}  {marked(n.tokens, n.position)}")
+    for query, near in zip(queries, found.neighbours, strict=True):
+        print(f"in context: {marked(query.tokens, query.position, 99)}")
+        for n in near:
+            print(f"{n.score:6.3f}  {n.line:>7}  {marked(n.tokens, n.position)}")
+    for one in without:
+        near_words = ", ".join(f"{n['word']} {n['score']:.2f}" for n in one["words"])
+        print(f"without context ({one['vectors']['name']}): {near_words}")
+    for number in range(1, len(queries)):
+        print(f"cosine of {asked!r} in sentences 1 and {number + 1}: {found.cosines[0, number]:.3f}")
 
 
 def marked(tokens: tuple[str, ...], position: int, width: int = 10) -> str:
@@ -52,3 +94,55 @@ def marked(tokens: tuple[str, ...], position: int, width: int = 10) -> str:
     start, end = max(0, position - width), position + width + 1
     words = [f"[{t}]" if i == position else t for i, t in enumerate(tokens)][start:end]
     return " ".join([*(["..."] if start else []), *words, *(["..."] if end < len(tokens) else [])])
+
+
+def _queries(embedder: Embedder, sentences: list[str], word: str) -> list[Query]:
+    """The word in each sentence; a number says where it stands in the first."""
+    from elmo.analysis.neighbors import Query
+
+    found: list[Query] = []
+    for sentence in sentences:
+        tokens = tuple(token.text for token in embedder.tokenize(sentence))
+        sought = found[0].word if found else word
+        if sought not in tokens and (found or not (word.isdigit() and int(word) < len(tokens))):
+            raise DataError(f"{sought!r} is not among the sentence's tokens: {' '.join(tokens)}", "Name one of them.")
+        found.append(Query(tokens, tokens.index(sought) if sought in tokens else int(word)))
+    return found
+
+
+def _sentences(embedder: Embedder, corpus: Path, paragraphs: bool) -> Iterator[tuple[str, ...]]:
+    from elmo.text.lines import read_lines
+    from elmo.text.sentences import split_sentences
+
+    for line in read_lines(corpus):
+        for start, end in split_sentences(line) if paragraphs else [(0, len(line))]:
+            yield tuple(token.text for token in embedder.tokenize(line[start:end]))
+
+
+def _record(embedder: Embedder, queries: list[Query], found: Similar, corpus: Path) -> dict[str, Any]:
+    import elmo
+    from elmo.embed.identity import model_identity
+    from elmo.files import sha256_file
+
+    return {
+        "vectors": {"name": embedder.name, "trained": embedder.trained, "sha256": model_identity(embedder)},
+        "corpus": {
+            "file": corpus.name,
+            "sha256": None if str(corpus) == "-" else sha256_file(corpus),
+            "sentences": found.num_sentences,
+            "words": found.num_words,
+        },
+        "queries": [
+            {
+                "tokens": query.tokens,
+                "position": query.position,
+                "neighbours": [
+                    {"score": round(n.score, 4), "line": n.line, "position": n.position, "tokens": n.tokens}
+                    for n in near
+                ],
+            }
+            for query, near in zip(queries, found.neighbours, strict=True)
+        ],
+        "cosines": [[round(float(value), 4) for value in row] for row in found.cosines],
+        "versions": {"elmo": elmo.__version__},
+    }

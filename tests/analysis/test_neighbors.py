@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 from golden import golden_embedder
 from inside import elmo_inside
 
-from elmo.analysis.neighbors import neighbors
+from elmo.analysis.corpus_index import index_corpus
+from elmo.analysis.neighbors import Query, neighbors
+from elmo.analysis.similar import similar
 from elmo.analysis.similarity import occurrence_similarity
-from elmo.errors import ConfigError
+from elmo.analysis.static_neighbors import static_neighbors
+from elmo.errors import ConfigError, DataError
 
 CORPUS = [["The", "cat", "sat", "."], [], ["A", "dog", "and", "a", "cat"], ["Nothing", "here"]]
 
@@ -53,7 +58,8 @@ def test_the_command_line_finds_and_refuses(tmp_path, capsys) -> None:
     words = ["similar", "My cat slept .", "cat", str(tmp_path / "c.txt"), "--model", "tiny-random"]
     done = elmo_inside(capsys, *words, "-k", "2")
     assert done.returncode == 0
-    assert done.stdout.count("[") == 2
+    assert done.stdout.count("[") == 3, "the query and two answers"
+    assert "without context (the model's token layer): " in done.stdout
     assert elmo_inside(capsys, *words, "--layers", "all").returncode == 2
     wrong = elmo_inside(capsys, "similar", "My cat .", "horse", str(tmp_path / "c.txt"), "--model", "tiny-random")
     assert wrong.returncode == 1
@@ -62,3 +68,70 @@ def test_the_command_line_finds_and_refuses(tmp_path, capsys) -> None:
     score = elmo_inside(capsys, "score", "A cat .", "--model", "tiny-random")
     assert score.returncode == 1
     assert "no softmax" in score.stderr
+
+
+def test_an_index_answers_as_the_stream_does_and_is_made_once(tmp_path) -> None:
+    embedder = golden_embedder("allennlp")
+    sentences = [tuple(sentence) for sentence in CORPUS]
+    queries = [Query(("My", "cat", "slept"), 1), Query(("A", "dog", "."), 1)]
+    streamed = similar(embedder, queries, sentences, k=3)
+    indexed = similar(embedder, queries, sentences, k=3, index=tmp_path)
+    for one, other in zip(streamed.neighbours, indexed.neighbours, strict=True):
+        assert [(n.line, n.position) for n in one] == [(n.line, n.position) for n in other]
+        np.testing.assert_allclose([n.score for n in one], [n.score for n in other], atol=2e-3)  # float16
+    assert (indexed.num_sentences, indexed.num_words) == (4, 11)
+    made = index_corpus(embedder, sentences, tmp_path)
+    assert list(tmp_path.iterdir()) == [made.path], "the same file was opened"
+    assert made.vectors.shape == (11, embedder.dim)
+    index_corpus(embedder, sentences, tmp_path, layers=1)
+    index_corpus(embedder, sentences[:1], tmp_path)
+    assert len(list(tmp_path.iterdir())) == 3, "another layer, another text: files of their own"
+
+
+def test_queries_are_compared_with_each_other_and_an_empty_corpus_is_told() -> None:
+    embedder = golden_embedder("allennlp")
+    query = Query(("My", "cat", "slept"), 1)
+    found = similar(embedder, [query, query], [("A", "cat", "."), ("The", "cat", ".")], k=5, word="cat")
+    np.testing.assert_allclose(found.cosines, np.ones((2, 2)), atol=1e-5)
+    assert [n.tokens[0] for n in found.neighbours[0]] == [n.tokens[0] for n in found.neighbours[1]]
+    assert {one.word for one in found.without_context} == {"A", "The", "."}
+    with pytest.raises(DataError, match="no words"):
+        similar(embedder, [query], [()])
+
+
+def test_static_neighbours_are_the_nearest_words_but_the_word_itself() -> None:
+    # cosines with (1, 0): 1, 0.6, 0 and -1, whatever the lengths; a zero vector has none
+    vectors = np.array([[1.0, 0.0], [3.0, 4.0], [0.0, 2.0], [-5.0, 0.0], [0.0, 0.0]])
+    found = static_neighbors("play", ["play", "game", "bank", "rest", "zero"], vectors, vectors[0], k=2)
+    assert [(one.word, round(one.score, 6)) for one in found] == [("game", 0.6), ("bank", 0.0)]
+
+
+def test_the_record_holds_query_settings_and_both_kinds_of_neighbours(tmp_path, capsys) -> None:
+    (tmp_path / "c.txt").write_text("The cat sat. A dog and a cat came.\n")
+    (tmp_path / "v.txt").write_text("cat 1 0\ndog 0.6 0.8\nsat 0 1\n")
+    words = ["similar", "My cat slept .", "cat", str(tmp_path / "c.txt"), "--model", "tiny-random", "-k", "2"]
+    more = [
+        "--beside",
+        "No cat .",
+        "--paragraphs",
+        "--index",
+        str(tmp_path / "i"),
+        "--vectors",
+        str(tmp_path / "v.txt"),
+    ]
+    done = elmo_inside(capsys, *words, *more, "--json")
+    assert done.returncode == 0, done.stderr
+    record = json.loads(done.stdout)
+    assert record["command"].startswith("elmo similar 'My cat slept .' cat c.txt ")
+    assert str(tmp_path) not in record["command"]
+    assert "--beside 'No cat .' --paragraphs" in record["command"]
+    assert record["settings"]["layers"] == "top"
+    assert [query["position"] for query in record["queries"]] == [1, 1]
+    assert [len(query["neighbours"]) for query in record["queries"]] == [2, 2]
+    assert (record["corpus"]["sentences"], record["corpus"]["words"]) == (2, 11)
+    assert record["without_context"][1]["words"] == [{"score": pytest.approx(0.6), "word": "dog"},
+                                                     {"score": 0.0, "word": "sat"}]  # fmt: skip
+    assert len(list((tmp_path / "i").iterdir())) == 1
+    wrong = elmo_inside(capsys, *words, "--beside", "A dog .")
+    assert (wrong.returncode, "'cat' is not among" in wrong.stderr) == (1, True)
+    assert elmo_inside(capsys, *words, "--index", str(tmp_path / "c.txt")).returncode == 2
