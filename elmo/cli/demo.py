@@ -41,6 +41,7 @@ def run(
     facts["senses"] = _senses(uses, vectors)
     facts["neighbours"] = _neighbours(uses, layers, vectors)
     facts["language_model"] = _language_model(embedder, uses)
+    facts["plane"] = _plane(uses, vectors)
     path = out or (None if as_json else PICTURE)
     if path is not None:
         _draw(path, uses, vectors)
@@ -117,6 +118,18 @@ def _language_model(embedder: Embedder, uses: list[Use], k: int = 8) -> dict[str
         loss = -(scores.forward.sum() + scores.backward.sum()) / (2 * len(scores.forward))
         scored.append({"sentence": " ".join(scores.tokens), "log_prob": scores.log_prob, "perplexity": math.exp(loss)})
     return {"substitutes": places, "scores": scored}
+
+
+def _plane(uses: list[Use], vectors: np.ndarray) -> dict[str, dict[str, Any]]:
+    """Word -> its uses' senses, and for each layer their places on two principal components."""
+    from elmo.analysis.word_map import plane
+
+    found = {}
+    for word in dict.fromkeys(use.word for use in uses):
+        rows = [row for row, use in enumerate(uses) if use.word == word]
+        points = [[[round(float(x), 3) for x in point] for point in plane(layer[rows])] for layer in vectors]
+        found[word] = {"senses": [uses[row].sense for row in rows], "points": points}
+    return found
 
 
 def _draw(path: Path, uses: list[Use], vectors: np.ndarray) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -28,6 +29,7 @@ def run(
     import elmo
     from elmo.analysis.geometry import layer_geometry
     from elmo.embed.dump.target import check_place
+    from elmo.embed.identity import model_identity
     from elmo.files import atomic_file, sha256_file
     from elmo.text.lines import read_lines
 
@@ -36,10 +38,15 @@ def run(
     embedder = elmo.load(model, tokenizer=tokenizer, device=device)
     sentences = [[token.text for token in embedder.tokenize(line)] for line in islice(read_lines(text), limit)]
     layers = layer_geometry(embedder, sentences, min_count=min_count, show=True)
-    words = ["elmo", "geometry", text.name, "--model", model, "--min-count", str(min_count)]
+    words = ["elmo", "geometry", text.name, "--model", model, "--tokenizer", tokenizer, "--min-count", str(min_count)]
     record = {
-        "command": " ".join([*words, *(["--limit", str(limit)] if limit else [])]),
-        "vectors": {"name": embedder.name, "trained": embedder.trained, "layers": embedder.num_layers},
+        "command": shlex.join([*words, *(["--limit", str(limit)] if limit else [])]),
+        "vectors": {
+            "name": embedder.name,
+            "sha256": model_identity(embedder),
+            "trained": embedder.trained,
+            "layers": embedder.num_layers,
+        },
         "data": {"file": text.name, "sha256": None if str(text) == "-" else sha256_file(text)},
         "counts": {"sentences": len(sentences), "words": sum(map(len, sentences))},
         "geometry": [asdict(layer) for layer in layers],

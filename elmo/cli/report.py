@@ -18,7 +18,7 @@ def run(
     runs: Annotated[list[Path], typer.Argument(help="Folders and files with records, however deep.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder for index.html, README.md and pictures.")],
     notes: Annotated[
-        Path | None, typer.Option(help="TOML: by a finding's key, why it is otherwise here than in the paper.")
+        Path | None, typer.Option(help="TOML: by a finding's key, why it is otherwise here; by a section's, a remark.")
     ] = None,
     title: Annotated[str, typer.Option(help="Of the page.")] = "ELMo: the paper's figures and ours",
     as_json: Annotated[bool, typer.Option("--json", help="The findings as JSON on standard output.")] = False,

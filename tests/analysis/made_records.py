@@ -84,6 +84,9 @@ def probe_record(kind: str = "pos", *, trained: bool = True, low: float = 95.0, 
             "form": "plain",
             "prior": 0,
         }
+    elif kind == "similarity":
+        figures = {"spearman": 0.61, "pearson": 0.6}
+        scores = {"metric": "correlation", "views": {"0": {"plain": figures, "centred": figures}}}
     elif kind == "wic":
         forms = {"plain": {"train": 60.0, "dev": 58.0, "threshold": 0.5}, "centred": {"train": 61.0, "dev": 59.0}}
         scores = {
@@ -95,6 +98,7 @@ def probe_record(kind: str = "pos", *, trained: bool = True, low: float = 95.0, 
         views: dict[str, Any] = {
             view: {"dev": f - 1, "test": f, "epoch": 3} for view, f in {"0": 80.0, "1": low, "2": high}.items()
         }
+        views["concat"] = {"dev": 94.1, "test": 95.4, "epoch": 4}
         views["mix"] = {"dev": 94.0, "test": 95.5, "epoch": 4, "layer_weights": LAYERS}
         scores = {"metric": "accuracy", "views": views, "usual_tag": {"dev": 85.0, "test": 84.0}}
     settings = {"column": "upos", "limit": 100, "epochs": 12, "seed": 3} if kind == "pos" else {"limit": None}
@@ -113,6 +117,13 @@ FINETUNED = {
     "before": {"by_source": {"law.txt": {"reset": {"mean": 190.9}}, "novels.txt": {"reset": {"mean": 71.1}}}},
     "after": {"by_source": {"law.txt": {"reset": {"mean": 46.6}}}},
 }
+PERPLEXITY = {
+    "definition": "exp of ...",
+    "reset": {"forward": 115.2, "backward": 119.1, "mean": 117.1, "predictions": 322706},
+    "words": 310490,
+    "unknown": 0.03,
+    "files": ["/home/me/news.txt"],
+}
 DEMO = {
     "model": "default",
     "trained": True,
@@ -126,12 +137,29 @@ DEMO = {
         }
     ],
     "language_model": {"substitutes": [{"sentence": "The [bank] lent", "words": ["company", "firm"]}], "scores": []},
+    "plane": {
+        "bank": {"senses": ["money", "river"], "points": [[[0.0, 0.0], [0.0, 0.0]], [[1.0, 0.2], [-1.0, -0.2]]]},
+    },
 }
-SIMILAR = [{"score": 0.63, "line": 3, "position": 1, "tokens": ["to", "play", "well"]}]
+_NEAR = {"score": 0.63, "line": 3, "position": 1, "tokens": ["to", "play", "well"]}
+SIMILAR = {
+    "command": "elmo similar 'They play .' play /home/me/data/corpus.txt --beside 'A play .' --json",
+    "vectors": {"name": "default", "trained": True},
+    "corpus": {"file": "corpus.txt", "sentences": 7, "words": 50},
+    "queries": [
+        {"tokens": ["They", "play", "."], "position": 1, "neighbours": [_NEAR]},
+        {"tokens": ["A", "play", "."], "position": 1, "neighbours": [_NEAR, _NEAR]},
+    ],
+    "cosines": [[1.0, 0.4], [0.4, 1.0]],
+    "without_context": [{"vectors": {"name": "tokens"}, "words": [{"word": "plays", "score": 0.8}]}],
+}
 GEOMETRY = {
     "command": "elmo geometry text.txt",
     "vectors": {"name": "default", "trained": True},
-    "geometry": [{"layer": 0, "anisotropy": 0.1, "self_similarity": 1.0, "sentence_similarity": 0.5, "norm": 4.0}],
+    "geometry": [
+        {"layer": 0, "anisotropy": 0.1, "self_similarity": 1.0, "sentence_similarity": 0.5, "norm": 4.0},
+        {"layer": 1, "anisotropy": 0.2, "self_similarity": 0.7, "sentence_similarity": 0.6, "norm": 5.0},
+    ],
 }
 
 
@@ -160,14 +188,20 @@ def full_set() -> list[dict[str, Any]]:
 def write_all(folder: Path) -> Path:
     """Every kind of record in files below a folder, as commands would leave them."""
     files: dict[str, Any] = {record["path"]: record for record in full_set()}
-    files |= {f"{kind}.json": probe_record(kind) for kind in ("pos", "ner", "wic")}
+    files |= {f"{kind}.json": probe_record(kind) for kind in ("pos", "ner", "wic", "similarity")}
     files["wsd.json"] = probe_record("wsd", low=67.0, high=69.0)
     files |= {
         "my-model/report.json": training_report(),
         "my-model/course.json": COURSE,
         "my-model/config.json": {"a": 1},
     }
-    files |= {"law/finetune.json": FINETUNED, "demo.json": DEMO, "play.json": SIMILAR, "geometry.json": GEOMETRY}
+    files |= {
+        "news.json": PERPLEXITY,
+        "law/finetune.json": FINETUNED,
+        "demo.json": DEMO,
+        "play.json": SIMILAR,
+        "geometry.json": GEOMETRY,
+    }
     for name, values in files.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         plain = {k: v for k, v in values.items() if k != "path"} if isinstance(values, dict) else values

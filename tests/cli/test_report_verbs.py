@@ -69,7 +69,7 @@ def test_curve_sweep_geometry_and_a_report_of_them(tmp_path, capsys, monkeypatch
         (["report", "nowhere", "-o", "out"], "nowhere does not exist"),
         (["report", ".", "-o", "out"], "No records in ."),
         (["report", "runs"], "--out"),
-        (["report", "full", "-o", "out", "--notes", "bad.toml"], "no finding 'nothing'"),
+        (["report", "full", "-o", "out", "--notes", "bad.toml"], "no finding or section 'nothing'"),
     ],
 )
 def test_asking_wrongly_is_explained(tmp_path, capsys, monkeypatch, words, says):

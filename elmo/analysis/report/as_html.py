@@ -49,6 +49,7 @@ def as_html(page: Page) -> str:
 <header>
 <h1>{escape(page.title)}</h1>
 <p>{escape(page.intro)}</p>
+{_tally(page.tally)}
 </header>
 <nav aria-label="Sections">
 <ul>
@@ -66,6 +67,11 @@ representations</a></cite>. A figure that is a link leads to its record.</p>
 </body>
 </html>
 """
+
+
+def _tally(cells: Sequence[Cell]) -> str:
+    items = "".join(f'<li class="verdict {cell.mood}">{escape(cell.text)}</li>' for cell in cells)
+    return f'<ul class="tally" aria-label="Findings, counted">{items}</ul>' if items else ""
 
 
 def _section(section: Section) -> str:
@@ -89,30 +95,33 @@ def _table(table: Table, key: str) -> str:
     heads = "".join(f'<th scope="col" role="columnheader">{escape(head)}</th>' for head in table.head)
     rows = "\n".join(_row(row, table.head) for row in table.rows)
     # such a table is stacked on a phone, and the roles keep it a table for those who listen
-    kind = ' class="words" role="table"' if any(_is_words(cell) for row in table.rows for cell in row[1:]) else ""
+    kind = ' class="words" role="table"' if table.has_words else ""
     notes = "".join(f'\n<p class="note">{escape(note)}</p>' for note in table.notes)
-    return (
+    shown = (
         f'<div class="wide" role="region" aria-labelledby="{key}-caption" tabindex="0">\n'
         f"<table{kind}>\n"
         f'<caption id="{key}-caption">{escape(table.caption)}</caption>\n'
         f'<thead role="rowgroup"><tr role="row">{heads}</tr></thead>\n'
         f'<tbody role="rowgroup">\n{rows}\n</tbody>\n</table>{notes}\n</div>'
     )
-
-
-def _is_words(cell: Cell | str) -> bool:
-    return len(cell.text if isinstance(cell, Cell) else cell) > 32
+    if not table.folded:
+        return shown
+    return f'<details class="more"><summary>{escape(table.caption)}</summary>\n{shown}\n</details>'
 
 
 def _row(row: Sequence[Cell | str], heads: Sequence[str]) -> str:
     first, *rest = (cell if isinstance(cell, Cell) else Cell(text=cell) for cell in row)
-    cells = [f'<td role="cell" data-head="{escape(h)}">{_cell(c)}</td>' for c, h in zip(rest, heads[1:], strict=True)]
+    cells = [
+        f'<td role="cell" data-head="{escape(head)}">{_cell(cell)}</td>'
+        for cell, head in zip(rest, heads[1:], strict=True)
+    ]
     return f'<tr role="row"><th scope="row" role="rowheader">{_cell(first)}</th>{"".join(cells)}</tr>'
 
 
 def _cell(cell: Cell) -> str:
     text = escape(cell.text)
     text = f"<strong>{text}</strong>" if cell.strong else text
+    text = f'<span class="verdict {cell.mood}">{text}</span>' if cell.mood else text
     return f'<a href="#{cell.source}">{text}</a>' if cell.source else text
 
 

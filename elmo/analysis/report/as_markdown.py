@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from html import escape
 
 from elmo.analysis.report.page import Cell, Missing, Page, Part, Picture, Source, Table
 
 
 def as_markdown(page: Page, *, html_name: str = "index.html") -> str:
     """The whole text; pictures are named NAME.svg, to lie beside it."""
-    parts = [f"# {_plain(page.title)}", _plain(page.intro), f"The same as a page: [{html_name}]({html_name})."]
+    parts = [f"# {_plain(page.title)}", f"The same as a page: [{html_name}]({html_name}).", _plain(page.intro)]
+    parts += ["\n".join(f"- {_plain(cell.text)}" for cell in page.tally)] if page.tally else []
     for section in page.sections:
-        parts.append(f"## {_plain(section.title)}")
+        parts.append(f'<a id="{section.key}"></a>\n\n## {_plain(section.title)}')
         parts += [_part(part) for part in section.parts]
     if page.sources:
         parts.append("## Records")
@@ -30,10 +32,13 @@ def _part(part: Part) -> str:
 
 
 def _table(table: Table) -> str:
-    rows = [_line(table.head), _line(["---", *["---:"] * (len(table.head) - 1)])]
+    rows = [_line(table.head), _line(["---", *["---" if table.has_words else "---:"] * (len(table.head) - 1)])]
     rows += [_line([_cell(cell) for cell in row]) for row in table.rows]
     notes = "".join(f"\n\n{_plain(note)}" for note in table.notes)
-    return f"**{_plain(table.caption)}**\n\n" + "\n".join(rows) + notes
+    body = "\n".join(rows) + notes
+    if table.folded:
+        return f"<details><summary>{escape(table.caption)}</summary>\n\n{body}\n\n</details>"
+    return f"**{_plain(table.caption)}**\n\n{body}"
 
 
 def _line(cells: Sequence[str]) -> str:

@@ -29,10 +29,21 @@ _NEEDED: dict[str, Sequence[str]] = {
     "task": _OF_A_TASK,
     "pos": ("vectors.name", "scores.metric", "scores.views.+.test", "scores.views.+.dev", "scores.usual_tag.test"),
     "ner": ("vectors.name", "scores.metric", "scores.views.+.test", "scores.views.+.dev", "scores.usual_tag.test"),
-    "wsd": ("vectors.name", "scores.views.+.plain.ALL", "scores.wordnet_first_sense", "scores.semcor_most_frequent"),
-    "wic": ("vectors.name", "scores.views.+.plain", "scores.views.+.centred", "scores.always_same"),
+    "wsd": (
+        "vectors.name",
+        "scores.views.+.plain.ALL",
+        "scores.wordnet_first_sense.ALL",
+        "scores.semcor_most_frequent",
+    ),
+    "wic": ("vectors.name", "scores.views.+.plain.dev", "scores.views.+.centred.dev", "scores.always_same.dev"),
     "training": tuple(
         f"perplexity.{part}.{side}" for part in _PERPLEXITIES for side in ("forward", "backward", "mean", "predictions")
+    ),
+    "perplexity": (
+        "files",
+        "words",
+        "unknown",
+        *(f"reset.{side}" for side in ("forward", "backward", "mean", "predictions")),
     ),
     "finetuning": ("coverage", "before", "after"),
     "demo": (
@@ -40,8 +51,23 @@ _NEEDED: dict[str, Sequence[str]] = {
         "neighbours.+.layers.+.+.score",
         "neighbours.+.layers.+.+.shown",
         *(f"senses.+.+.{name}" for name in ("within", "between", "nearest")),
+        "plane?.*.senses",
+        "plane?.*.points",
     ),
-    "neighbours": ("neighbours.+.score", "neighbours.+.tokens", "neighbours.+.position"),
+    "neighbours": (
+        "command",
+        "vectors",
+        "corpus.file",
+        "corpus.sentences",
+        "queries.+.position",
+        "queries.+.tokens",
+        "queries.+.neighbours",
+        *(f"queries.+.neighbours.*.{name}" for name in ("score", "tokens", "position")),
+        "without_context.*.vectors.name",
+        "without_context.*.words",
+        "without_context.*.words.*.word",
+    ),
+    "similarity": ("vectors.name", "scores.views.+.plain", "scores.views.+.centred"),
     "geometry": ("geometry.+.layer", "geometry.+.anisotropy", "geometry.+.self_similarity", "geometry.+.norm"),
 }
 
@@ -62,6 +88,7 @@ class Evidence:
     probes: list[Found] = field(default_factory=list)  # `elmo probe`
     trainings: list[Found] = field(default_factory=list)  # report.json of `elmo pretrain`
     courses: dict[str, list[dict[str, float]]] = field(default_factory=dict)  # of a training, by its report's place
+    perplexities: list[Found] = field(default_factory=list)  # `elmo perplexity --json`
     finetunings: list[Found] = field(default_factory=list)  # finetune.json of `elmo finetune`
     demos: list[Found] = field(default_factory=list)  # `elmo demo --json`
     neighbours: list[Found] = field(default_factory=list)  # `elmo similar --json`
@@ -69,8 +96,8 @@ class Evidence:
     unread: list[str] = field(default_factory=list)  # files that are no JSON or no whole record, with what is wrong
 
     def __len__(self) -> int:
-        others = [*self.probes, *self.trainings, *self.finetunings, *self.demos, *self.neighbours, *self.geometries]
-        return len(self.tasks) + len(others)
+        others = [*self.probes, *self.trainings, *self.perplexities, *self.finetunings, *self.demos]
+        return len(self.tasks) + len(others) + len(self.neighbours) + len(self.geometries)
 
 
 def collect(places: Iterable[str | Path]) -> Evidence:
@@ -101,8 +128,6 @@ def _add(evidence: Evidence, file: Path, path: str) -> None:
     kind = _kind(values)
     if kind is None:
         return
-    if isinstance(values, list):
-        values = {"neighbours": values}
     metric = str(values.get("metric"))
     for needed in _NEEDED.get(kind, ()):
         if not _has(values, needed.replace("METRIC", metric).split(".")):
@@ -115,6 +140,7 @@ def _add(evidence: Evidence, file: Path, path: str) -> None:
         evidence.courses[path] = _course_beside(file)
     homes = {
         "training": evidence.trainings,
+        "perplexity": evidence.perplexities,
         "finetuning": evidence.finetunings,
         "demo": evidence.demos,
         "neighbours": evidence.neighbours,
@@ -125,9 +151,6 @@ def _add(evidence: Evidence, file: Path, path: str) -> None:
 
 def _kind(values: Any) -> str | None:
     """What a file holds; None: something else than a record."""
-    if isinstance(values, list):
-        is_similar = bool(values) and isinstance(values[0], Mapping)
-        return "neighbours" if is_similar and {"score", "tokens", "position"} <= values[0].keys() else None
     if not isinstance(values, Mapping):
         return None
     if values.get("format") == "elmo-task-record" or values.keys() >= _TASK_KEYS:
@@ -136,10 +159,11 @@ def _kind(values: Any) -> str | None:
         return str(values["probe"])
     marks = {
         "training": {"step", "perplexity", "definition"},
+        "perplexity": {"definition", "reset", "files"},
         "finetuning": {"coverage", "before", "after"},
         "demo": {"senses", "neighbours"},
         "geometry": {"geometry"},
-        "neighbours": {"neighbours"},
+        "neighbours": {"queries", "corpus", "without_context"},
     }
     return next((kind for kind, keys in marks.items() if keys <= values.keys()), None)
 

@@ -1,99 +1,17 @@
-"""Sections about the biLM itself: neighbours in context (Table 4), senses, perplexities and the course of training."""
+"""The section about the language model itself: perplexities and the course of training."""
 
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from elmo.analysis.line_chart import Line, line_chart
 from elmo.analysis.report.collect import Evidence, Found
-from elmo.analysis.report.page import Cell, Missing, Part, Picture, Section, Sources, Table, short_path
+from elmo.analysis.report.page import Cell, Missing, Part, Picture, Section, Sources, Table
 
-GLOVE_PLAY = "playing, game, games, played, players, plays, player, Play, football, multiplayer"
 PAPER_PERPLEXITY = 39.7
-
-
-def neighbours_section(evidence: Evidence, sources: Sources) -> Section:
-    """Table 4."""
-    parts: list[Part] = [
-        f"The paper: GloVe's neighbours of 'play' are {GLOVE_PLAY}: one list for all its senses. The biLM's neighbours "
-        "of 'play' in a sentence about a game are about games, in one about the theatre about the theatre."
-    ]
-    if not evidence.demos and not evidence.neighbours:
-        command = "elmo demo --json > runs/demo.json\n"
-        command += 'elmo similar "He hopes to play for the team ." play corpus.txt --json > runs/play.json'
-        parts.append(Missing(what="neighbours in context", command=command))
-    for found in evidence.demos:
-        parts += _demo(found, sources)
-    for found in evidence.neighbours:
-        parts.append(_similar(found, sources))
-    return Section(key="neighbours", title="Neighbours in context (Table 4)", parts=parts)
-
-
-def _demo(found: Found, sources: Sources) -> list[Part]:
-    values = found.values
-    model = short_path(str(values.get("model", "")))
-    trained = "" if values.get("trained", True) else " (untrained)"
-    facts = {"model": model, "trained": values.get("trained")}
-    command = "elmo demo --json"
-    key = sources.add(f"Demo on {model}{trained}", paths=[found.path], command=command, facts=facts)
-    rows: list[list[Cell | str]] = []
-    for query in values["neighbours"]:
-        for layer, best in enumerate(query["layers"]):
-            cosines = Cell(text=", ".join(f"{one['score']:.2f}" for one in best[:2]), source=key)
-            rows.append([f"{query['query']} Layer {layer}", cosines, " · ".join(one["shown"] for one in best[:2])])
-    parts: list[Part] = [
-        Table(
-            caption=f"{model}{trained}: nearest words in context (cosine), the word meant in brackets",
-            head=("Word in its sentence, layer", "Cosines", "Nearest among the demo's sentences"),
-            rows=rows,
-            notes=["Layer 0 does not see the context; there only other words are shown."],
-        )
-    ]
-    num_layers = len(next(iter(values["senses"].values())))
-    head = ["Word"] + [
-        f"layer {n}: {what}" for n in range(num_layers) for what in ("same sense", "different", "nearest")
-    ]
-    lines: list[list[Cell | str]] = [
-        [word, *(cell for layer in layers for cell in _separation(layer, key))]
-        for word, layers in values["senses"].items()
-    ]
-    caption = f"{model}{trained}: mean cosine of two uses of a word in the same and in different senses"
-    note = "Nearest: how often the nearest other use of the word has its sense (no context: chance)."
-    parts.append(Table(caption=caption, head=head, rows=lines, notes=[note]))
-    expected = (values.get("language_model") or {}).get("substitutes", [])
-    if expected:
-        rows = [
-            [Cell(text=place.get("sentence", ""), source=key), ", ".join(place.get("words", ()))] for place in expected
-        ]
-        caption = f"{model}{trained}: what the language model expects in the word's place"
-        parts.append(Table(caption=caption, head=("Sentence", "Words"), rows=rows))
-    return parts
-
-
-def _separation(layer: Mapping[str, float], key: str) -> list[Cell]:
-    figures = (f"{layer['within']:.2f}", f"{layer['between']:.2f}", f"{100 * layer['nearest']:.0f}%")
-    return [Cell(text=figure, source=key) for figure in figures]
-
-
-def _similar(found: Found, sources: Sources) -> Table:
-    values = found.values
-    asked = str(values.get("sentence") or values.get("query") or found.path)
-    command = "elmo similar SENTENCE WORD CORPUS --json"
-    facts = {name: value for name, value in values.items() if name != "neighbours"}
-    key = sources.add(f"Neighbours: {asked}", paths=[found.path], command=command, facts=facts)
-    rows: list[list[Cell | str]] = []
-    for one in values["neighbours"][:10]:
-        rows.append([Cell(text=f"{one['score']:.3f}", source=key), _around(one["tokens"], one["position"])])
-    return Table(caption=f"Nearest to: {asked}", head=("Cosine", "Sentence"), rows=rows)
-
-
-def _around(tokens: Sequence[str], position: int, width: int = 10) -> str:
-    """The words around a position, the one meant in brackets."""
-    start, end = max(0, position - width), position + width + 1
-    words = [f"[{token}]" if place == position else token for place, token in enumerate(tokens)][start:end]
-    return " ".join([*(["…"] if start else []), *words, *(["…"] if end < len(tokens) else [])])
 
 
 def language_model_section(evidence: Evidence, sources: Sources) -> Section:
@@ -114,6 +32,7 @@ def language_model_section(evidence: Evidence, sources: Sources) -> Section:
         if len(course) > 1:
             parts.append(_course(name, course))
         parts.append(_perplexities(name, found.values["perplexity"], key))
+    parts += [_other_text(found, sources) for found in evidence.perplexities]
     for found in evidence.finetunings:
         name = name_of_run(found.path)
         facts = {"coverage": found.values["coverage"]}
@@ -156,6 +75,19 @@ def _directions(figures: Mapping[str, Any], key: str, *, strong: bool = False) -
     cells = [Cell(text=f"{figures[side]:.1f}", source=key) for side in ("forward", "backward")]
     mean = Cell(text=f"{figures['mean']:.1f}", source=key, strong=strong)
     return [*cells, mean, Cell(text=f"{figures['predictions']:,}")]
+
+
+def _other_text(found: Found, sources: Sources) -> Table:
+    """What `elmo perplexity` found on files of any kind."""
+    values = found.values
+    names = [str(file).split("/")[-1] for file in values["files"]]
+    files, command = ", ".join(names), shlex.join(["elmo", "perplexity", "MODEL", *names, "--json"])
+    facts = {name: values[name] for name in ("files", "words", "unknown", "definition")}
+    key = sources.add(f"Perplexity of {files}", paths=[found.path], command=command, facts=facts)
+    rows: list[list[Cell | str]] = [[files, *_directions(values["reset"], key, strong=True)]]
+    head = ("Text", "Forward", "Backward", "Mean", "Predictions")
+    note = f"{values['words']:,} words, {100 * values['unknown']:.1f}% of them outside the vocabulary; state reset."
+    return Table(caption="Perplexity of text of another source", head=head, rows=rows, notes=[note])
 
 
 def _finetuned(name: str, values: Mapping[str, Any], key: str) -> Table:

@@ -22,11 +22,12 @@ class Source:
 
 @dataclass(frozen=True, kw_only=True)
 class Cell:
-    """One figure or word of a table; `source` is the key of what it comes from, "" where it is the paper's."""
+    """One figure or word of a table; `source` is the id it leads to: its record's, or another part of the page."""
 
     text: str
     source: str = ""
     strong: bool = False
+    mood: str = ""  # of a verdict: good, even, bad, none
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,6 +38,13 @@ class Table:
     head: Sequence[str]
     rows: Sequence[Sequence[Cell | str]]
     notes: Sequence[str] = ()
+    folded: bool = False  # shown when asked for: the figures behind a shorter table
+
+    @property
+    def has_words(self) -> bool:
+        """Whether a cell holds a sentence rather than a figure: such tables are set otherwise."""
+        cells = (cell for row in self.rows for cell in row[1:])
+        return any(len(cell.text if isinstance(cell, Cell) else cell) > 32 for cell in cells)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,6 +84,7 @@ class Page:
 
     title: str
     intro: str
+    tally: Sequence[Cell]  # what holds and what does not, counted
     sections: Sequence[Section]
     sources: Sequence[Source]
 

@@ -16,11 +16,18 @@ from elmo.analysis.layer_tables import Row
 from elmo.analysis.mix_weights import MixRow
 from elmo.analysis.report.collect import Found
 from elmo.analysis.report.from_probes import name_of, of_kind
-from elmo.analysis.report.page import Part, Section, Table
+from elmo.analysis.report.page import Cell, Part, Section, Table
 from elmo.analysis.run_groups import Score
 from elmo.analysis.sample_efficiency import Efficiency
 
 NEAR_UNIFORM = 0.15  # how far a weight may lie from the plain average and still be called near it
+CLEARLY = 0.02  # how much more than the next a weight must be to be called the largest
+_VERDICTS = {  # holds -> mood, mark, words
+    1: ("good", "✓", "as in the paper"),
+    0: ("even", "≈", "not told apart (within the noise)"),
+    -1: ("bad", "✗", "otherwise than in the paper"),
+    None: ("none", "–", "no records"),
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,8 +37,10 @@ class Pattern:
     key: str
     claim: str
     paper: str
+    section: str  # of the page, that has the figures
     here: str = "-"
     holds: int | None = None
+    cases: tuple[int, int] = (0, 0)  # tasks, models, shares: how many are as in the paper, of how many compared
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,26 +82,35 @@ def patterns(measured: Measured) -> list[Pattern]:
 
 
 def patterns_section(found: Sequence[Pattern], notes: Mapping[str, str]) -> Section:
-    """The findings as a table; what is open is said."""
-    verdicts = {1: "✓ as in the paper", 0: "≈ not told apart (within the noise)", None: "– no records"}
-    rows = []
+    """The findings as a table, each leading to its figures; what is open is said."""
+    rows: list[list[Cell | str]] = []
     for one in found:
-        verdict = verdicts.get(one.holds, "✗ otherwise than in the paper")
+        mood, mark, words = _VERDICTS[one.holds]
+        verdict = f"{mark} {words}"
+        if one.holds in (-1, 0) and one.cases[1] > 1:
+            verdict += f", {one.cases[0]} of {one.cases[1]} as there"
         if one.holds in (-1, 0):
             verdict += f": {notes[one.key]}" if one.key in notes else "; open"
-        rows.append([one.claim, verdict, one.paper, one.here])
+        rows.append([Cell(text=one.claim, source=one.section), Cell(text=verdict, mood=mood), one.paper, one.here])
     head = ("Finding", "Verdict", "Paper", "Here")
     parts: list[Part] = [Table(caption="The paper's findings, held against the records", head=head, rows=rows)]
     return Section(key="findings", title="Findings", parts=parts)
+
+
+def tally(found: Sequence[Pattern]) -> list[Cell]:
+    """How many findings came out which way; what did not occur is left out."""
+    counted = [(sum(one.holds == holds for one in found), *verdict) for holds, verdict in _VERDICTS.items()]
+    return [Cell(text=f"{mark} {count} {words}", mood=mood) for count, mood, mark, words in counted if count]
 
 
 def _seeds(*scores: Score | None) -> str:
     return " (one seed)" if any(score is not None and score.deviation is None for score in scores) else ""
 
 
-def _worst(verdicts: Sequence[int | None]) -> int | None:
+def _held(verdicts: Sequence[int | None]) -> dict[str, Any]:
+    """A finding's `holds`, the worst of its cases, and its `cases`."""
     known = [verdict for verdict in verdicts if verdict is not None]
-    return min(known) if known else None
+    return {"holds": min(known) if known else None, "cases": (known.count(1), len(known))}
 
 
 def _gains(rows: Sequence[Mapping[str, Any]]) -> Pattern:
@@ -108,14 +126,15 @@ def _gains(rows: Sequence[Mapping[str, Any]]) -> Pattern:
     )
     paper = "all six, by 0.7 to 4.7 points"
     claim = "ELMo improves every task"
-    return Pattern(key="elmo-helps", claim=claim, paper=paper, here=here or "-", holds=_worst(verdicts))
+    held = _held(verdicts)
+    return Pattern(key="elmo-helps", claim=claim, paper=paper, section="six-tasks", here=here or "-", **held)
 
 
 def _layers(rows: Sequence[Row], key: str, claim: str, paper: str, better: int, worse: int) -> Pattern:
     pairs = [(row.title, row.ours[better], row.ours[worse]) for row in rows]
     here = [f"{title} {a.mean - b.mean:+.2f}{_seeds(a, b)}" for title, a, b in pairs if a is not None and b is not None]
-    holds = _worst([compare(a, b) for _, a, b in pairs])
-    return Pattern(key=key, claim=claim, paper=paper, here=", ".join(here) or "-", holds=holds)
+    held = _held([compare(a, b) for _, a, b in pairs])
+    return Pattern(key=key, claim=claim, paper=paper, section="layers", here=", ".join(here) or "-", **held)
 
 
 def _places(rows: Sequence[Row]) -> Pattern:
@@ -126,31 +145,36 @@ def _places(rows: Sequence[Row]) -> Pattern:
         here.append(f"{row.title} {best}{_seeds(*filled.values())}")
         if row.paper is not None and len(filled) == 3:
             wanted = ("input", "both", "output")[row.paper.index(max(row.paper))]
-            verdicts += [compare(filled[wanted], s) for name, s in filled.items() if name != wanted]
+            others = [compare(filled[wanted], s) for name, s in filled.items() if name != wanted]
+            verdicts.append(min(verdict for verdict in others if verdict is not None))
     paper = "both for SQuAD and SNLI, input for SRL"
     claim = "The best place depends on the task"
-    return Pattern(key="places", claim=claim, paper=paper, here=", ".join(here) or "-", holds=_worst(verdicts))
+    here_all = ", ".join(here) or "-"
+    held = _held(verdicts)
+    return Pattern(key="places", claim=claim, paper=paper, section="places", here=here_all, **held)
 
 
 def _trained(probes: Sequence[Found], kind: str) -> list[Found]:
-    """Records of biLMs with two layers or more, trained."""
+    """Records of trained biLMs with two layers or more; only a biLM's record says whether it is trained."""
     return [
         f
         for f in of_kind(probes, kind)
-        if f.values["vectors"].get("trained") is not False and {"1", "2"} <= f.values["scores"]["views"].keys()
+        if f.values["vectors"].get("trained") and {"1", "2"} <= f.values["scores"]["views"].keys()
     ]
 
 
 def _senses(probes: Sequence[Found]) -> Pattern:
     found = _trained(probes, "wsd")
     gaps = [_gap(f, lambda view: float(view["plain"]["ALL"]), "targets") for f in found]
-    return _gap_pattern("senses-upper", "Senses: the upper layer is better", "67.4, 69.0", gaps, upper=True)
+    paper = "layer 1 67.4, layer 2 69.0 (F1)"
+    return _gap_pattern("senses-upper", "Senses: the upper layer is better", paper, gaps, upper=True)
 
 
 def _tags(probes: Sequence[Found]) -> Pattern:
     found = _trained(probes, "pos")
     gaps = [_gap(f, lambda view: float(view["test"]), "test_words") for f in found]
-    return _gap_pattern("tags-lower", "Parts of speech: the lower layer is better", "97.3, 96.8", gaps, upper=False)
+    paper = "layer 1 97.3, layer 2 96.8 (accuracy)"
+    return _gap_pattern("tags-lower", "Parts of speech: the lower layer is better", paper, gaps, upper=False)
 
 
 def _gap(found: Found, figure: Callable[[Mapping[str, Any]], float], counted: str) -> tuple[str, float, float, float]:
@@ -164,9 +188,11 @@ def _gap(found: Found, figure: Callable[[Mapping[str, Any]], float], counted: st
 def _gap_pattern(
     key: str, claim: str, paper: str, gaps: Sequence[tuple[str, float, float, float]], *, upper: bool
 ) -> Pattern:
-    here = ", ".join(f"{name} {low:.1f}, {high:.1f}" for name, low, high, _ in gaps)
+    here = "; ".join(f"{name}: layer 1 {low:.1f}, top {high:.1f}" for name, low, high, _ in gaps)
     verdicts = [0 if abs(high - low) <= noise else 1 if (high > low) == upper else -1 for _, low, high, noise in gaps]
-    return Pattern(key=key, claim=claim, paper=paper, here=here or "-", holds=_worst(verdicts))
+    section = "senses" if upper else "tags"
+    held = _held(verdicts)
+    return Pattern(key=key, claim=claim, paper=paper, section=section, here=here or "-", **held)
 
 
 def _shares(found: Sequence[Efficiency]) -> Pattern:
@@ -180,7 +206,9 @@ def _shares(found: Sequence[Efficiency]) -> Pattern:
         here.append(f"{one.title}: {gains}")
     claim = "ELMo is better with every share of the data"
     paper = "SNLI and SRL, 0.1 to 100 percent; most with little data"
-    return Pattern(key="shares", claim=claim, paper=paper, here="; ".join(here) or "-", holds=_worst(verdicts))
+    here_all = "; ".join(here) or "-"
+    held = _held(verdicts)
+    return Pattern(key="shares", claim=claim, paper=paper, section="efficiency", here=here_all, **held)
 
 
 def _updates(found: Sequence[Efficiency]) -> Pattern:
@@ -194,15 +222,22 @@ def _updates(found: Sequence[Efficiency]) -> Pattern:
             here.append(f"{one.title} {said}")
     claim = "ELMo reaches the baseline's best in fewer updates"
     paper = "SRL: 98% fewer"
-    return Pattern(key="updates", claim=claim, paper=paper, here=", ".join(here) or "-", holds=_worst(verdicts))
+    here_all = ", ".join(here) or "-"
+    held = _held(verdicts)
+    return Pattern(key="updates", claim=claim, paper=paper, section="efficiency", here=here_all, **held)
 
 
 def _input_mixes(rows: Sequence[MixRow]) -> Pattern:
     usual = [row for row in rows if len(row.weights) > 2]
     here = ", ".join(f"{row.title} {' '.join(f'{w:.2f}' for w in row.weights)}" for row in usual)
-    verdicts = [1 if row.weights.index(max(row.weights)) == 1 else -1 for row in usual]
+    verdicts = []
+    for row in usual:
+        ahead = row.weights[1] - max(weight for layer, weight in enumerate(row.weights) if layer != 1)
+        noise = max([CLEARLY, *(d for d in row.deviations if d is not None)])
+        verdicts.append(0 if abs(ahead) <= noise else 1 if ahead > 0 else -1)
     claim = "At the input, tasks favour the first biLSTM layer"
-    return Pattern(key="mix-input", claim=claim, paper="all tasks", here=here or "-", holds=_worst(verdicts))
+    held = _held(verdicts)
+    return Pattern(key="mix-input", claim=claim, paper="all tasks", section="mixes", here=here or "-", **held)
 
 
 def _output_mixes(rows: Sequence[MixRow]) -> Pattern:
@@ -210,4 +245,6 @@ def _output_mixes(rows: Sequence[MixRow]) -> Pattern:
     far = [max(abs(weight - 1 / len(row.weights)) for weight in row.weights) for row in rows]
     verdicts = [1 if distance <= NEAR_UNIFORM else -1 for distance in far]
     claim = "At the output, the weights are near uniform"
-    return Pattern(key="mix-output", claim=claim, paper="SNLI and SQuAD", here=here or "-", holds=_worst(verdicts))
+    held = _held(verdicts)
+    paper = "SNLI and SQuAD"
+    return Pattern(key="mix-output", claim=claim, paper=paper, section="mixes", here=here or "-", **held)

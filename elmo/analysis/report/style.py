@@ -5,6 +5,12 @@ from __future__ import annotations
 from elmo.analysis.svg import COLORS
 
 GROUNDS = {"panel": ("#f3f5f9", "#20242b"), "aim": ("#fff3bf", "#4a3f10")}  # of other things than the page itself
+MOODS = {  # of verdicts, as text
+    "good": ("#0b6630", "#83dba0"),
+    "even": ("#6d4a00", "#f0c674"),
+    "bad": ("#a3142c", "#ff9fab"),
+    "none": ("#565a63", "#aeb2bb"),
+}
 _SHEET = """
 * { box-sizing: border-box }
 html { color-scheme: light dark; scroll-padding-top: 1rem; -webkit-text-size-adjust: 100% }
@@ -21,6 +27,12 @@ a:focus-visible, summary:focus-visible, [tabindex]:focus-visible { outline: 3px 
 nav ul { display: flex; flex-wrap: wrap; gap: .25rem 1.1rem; list-style: none; margin: 1rem 0; padding: 0 }
 nav a { display: inline-block; padding: .3rem 0 }
 p, li, figcaption { max-width: 46rem; overflow-wrap: anywhere }
+.tally { display: flex; flex-wrap: wrap; gap: .5rem; list-style: none; margin: 1rem 0; padding: 0 }
+.tally li { border: 1px solid currentColor; border-radius: 1rem; padding: .2rem .8rem; font-weight: 600 }
+.verdict.good { color: var(--good) } .verdict.even { color: var(--even) }
+.verdict.bad { color: var(--bad) } .verdict.none { color: var(--none) }
+td .verdict { font-weight: 600 }
+.more { margin: .5rem 0 } .more summary { color: var(--second) }
 figure .wide { display: block }
 .wide { display: inline-block; vertical-align: top; max-width: 100%; overflow-x: auto; margin: .5rem .75rem .5rem 0 }
 .wide { border: 1px solid var(--rule); border-radius: .4rem }
@@ -39,7 +51,8 @@ td strong { font-weight: 700 }
 .wide > .note { position: sticky; left: 0 }
 figure { margin: 1rem 0 }
 figure svg { display: block; width: 100%; max-width: 32rem; height: auto }
-figure img { display: block; width: 100%; min-width: 34rem; max-width: 48rem; height: auto }
+figure img { display: block; width: 100%; min-width: 46rem; max-width: 60rem; height: auto; max-height: 44rem }
+figure img { object-fit: contain; object-position: left }
 .missing { background: var(--panel); border-radius: .4rem; padding: .75rem 1rem; margin: 1rem 0 }
 .missing p { margin: 0 0 .5rem }
 pre { margin: 0; overflow-x: auto; white-space: pre-wrap; overflow-wrap: anywhere; font-size: .85rem }
@@ -48,7 +61,7 @@ code { font-family: ui-monospace, monospace }
 .records li { max-width: none; border-top: 1px solid var(--rule); padding: .35rem .25rem }
 .records li:target { background: var(--aim) }
 summary { cursor: pointer; padding: .25rem 0; overflow-wrap: anywhere }
-details > div { background: var(--panel); border-radius: .4rem; padding: .75rem; margin: .5rem 0 }
+.records details > div { background: var(--panel); border-radius: .4rem; padding: .75rem; margin: .5rem 0 }
 @media (max-width: 30rem) { th, td { padding: .4rem .5rem } table { font-size: .86rem } }
 @media (max-width: 44rem) {
 .words, .words tbody, .words tr, .words th, .words td { display: block; max-width: none }
@@ -59,12 +72,12 @@ details > div { background: var(--panel); border-radius: .4rem; padding: .75rem;
 .words tbody th { font-weight: 600 }
 .words td::before { content: attr(data-head) ": "; color: var(--faint) }
 }
-@media print { .skip, nav { display: none } .wide { overflow: visible } }
+@media print { .skip, nav { display: none } .wide { overflow: visible } section { break-inside: auto } }
 """
 
 
 def style_sheet() -> str:
     """All of it."""
-    both = {**COLORS, **GROUNDS}
+    both = {**COLORS, **GROUNDS, **MOODS}
     light, dark = (" ".join(f"--{name}: {pair[side]};" for name, pair in both.items()) for side in (0, 1))
     return f":root {{ {light} }}\n@media (prefers-color-scheme: dark) {{ :root {{ {dark} }} }}{_SHEET}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,9 @@ from elmo.analysis.mix_weights import mix_rows
 from elmo.analysis.report.as_html import as_html
 from elmo.analysis.report.as_markdown import as_markdown
 from elmo.analysis.report.collect import Evidence
-from elmo.analysis.report.from_models import language_model_section, neighbours_section
-from elmo.analysis.report.from_probes import contexts_section, pos_section, wsd_section
+from elmo.analysis.report.from_contexts import contexts_section, neighbours_section
+from elmo.analysis.report.from_models import language_model_section
+from elmo.analysis.report.from_probes import pos_section, wsd_section
 from elmo.analysis.report.from_tasks import (
     TaskSources,
     efficiency_section,
@@ -21,8 +23,8 @@ from elmo.analysis.report.from_tasks import (
     places_section,
     six_tasks,
 )
-from elmo.analysis.report.page import Page, Picture, Sources
-from elmo.analysis.report.patterns import Measured, Pattern, patterns, patterns_section
+from elmo.analysis.report.page import Page, Picture, Section, Sources
+from elmo.analysis.report.patterns import Measured, Pattern, patterns, patterns_section, tally
 from elmo.analysis.sample_efficiency import sample_efficiency
 from elmo.errors import ConfigError
 from elmo.files import atomic_file, explain_write
@@ -47,17 +49,13 @@ def make_page(
     *,
     table: Sequence[Mapping[str, Any]] = (),
     table_picture: str = "",
-    notes: Mapping[str, str] | None = None,  # by a finding's key: why it is otherwise here
+    notes: Mapping[str, str] | None = None,  # by a finding's key: why it is otherwise here; by a section's: a remark
     title: str = "ELMo: the paper's figures and ours",
 ) -> tuple[Page, list[Pattern]]:
     """The page, and the findings it opens with."""
     measured = measure(evidence, table)
     found = patterns(measured)
     notes = notes or {}
-    unknown = notes.keys() - {one.key for one in found}
-    if unknown:
-        known = ", ".join(one.key for one in found)
-        raise ConfigError(f"There is no finding {sorted(unknown)[0]!r} to write a note on.", f"Known: {known}.")
     sources = Sources()
     tasks = TaskSources(sources, evidence.tasks)
     sections = [
@@ -70,14 +68,31 @@ def make_page(
         pos_section(evidence.probes, sources),
         efficiency_section(measured.efficiency, tasks),
         mixes_section(measured.mixes, tasks),
-        contexts_section(evidence.probes, evidence.geometries, sources),
+        contexts_section(evidence, sources),
         language_model_section(evidence, sources),
     ]
+    known = [one.key for one in found] + [section.key for section in sections]
+    unknown = sorted(notes.keys() - set(known))
+    if unknown:
+        hint = f"Known: {', '.join(known)}."
+        raise ConfigError(f"There is no finding or section {unknown[0]!r} to write a note on.", hint)
+    sections = [_remarked(section, notes.get(section.key)) for section in sections]
     intro = (
-        f"Made from {len(evidence)} records. A figure that is a link leads to its record: the command, the settings "
-        "and the data it was made with. The paper's figures stand beside."
+        "Each table and picture of the paper's evaluation and analysis (its sections 4 and 5), with our figures beside "
+        f"the paper's. Ours are from {len(evidence)} records of runs; each is a link to its record: the command, the "
+        "settings and the data it was made with. First, which of the paper's findings hold here:"
     )
-    return Page(title=title, intro=intro, sections=sections, sources=list(sources.found.values())), found
+    page = Page(
+        title=title, intro=intro, tally=tally(found), sections=sections, sources=list(sources.found.values())
+    )  # fmt: skip
+    return page, found
+
+
+def _remarked(section: Section, remark: str | None) -> Section:
+    """The section with a remark after its opening; `places` is a finding and a section, and its note stands above."""
+    if remark is None or section.key == "places":
+        return section
+    return replace(section, parts=[*section.parts[:1], remark, *section.parts[1:]])
 
 
 def write_page(page: Page, folder: str | Path) -> list[Path]:
