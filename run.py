@@ -5,6 +5,7 @@
     python3 run.py test [ARGS...]    the fast tests; ARGS go to pytest
     python3 run.py slow [ARGS...]    the tests marked slow
     python3 run.py lint              ruff and mypy
+    python3 run.py browser           get Playwright and a Chromium, for the tests that open a page
     python3 run.py wheel             build the wheel, install it alone in a clean place, embed with it
     python3 run.py elmo ARGS...      the elmo command
     python3 run.py setup             only make .venv
@@ -17,6 +18,7 @@ import contextlib
 import hashlib
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -52,7 +54,7 @@ def main(words: "list[str]") -> None:
         "slow": ["-m", "pytest", "-m", "slow"],
         "setup": ["-m", "elmo", "--version"],
     }
-    if verb not in commands and verb not in ("lint", "wheel"):
+    if verb not in commands and verb not in ("lint", "wheel", "browser"):
         print(__doc__)
         sys.exit(0 if verb in ("help", "-h", "--help") else 2)
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # spinning OpenMP threads starve each other on a busy machine
@@ -65,6 +67,8 @@ def main(words: "list[str]") -> None:
         check([PYTHON, "-m", "mypy"])
     elif verb == "wheel":
         try_wheel()
+    elif verb == "browser":
+        get_browser()
     elif os.name == "nt":
         sys.exit(subprocess.call([str(PYTHON)] + commands[verb] + rest))
     else:
@@ -209,6 +213,42 @@ def try_wheel() -> None:
         check([python, "-c", EMBED_ONE], cwd=folder)
         check(pip_for(python) + ["check"], cwd=folder)
         tell(f"{wheel.name} ({wheel.stat().st_size / 1e6:.1f} MB) works on its own.")
+
+
+def get_browser() -> None:
+    """Playwright in .venv, and a Chromium: Debian's where apt may be used, else Playwright's own.
+
+    Whatever is not to be had is told and is no failure: only the tests that open a page are skipped.
+    """
+    pip = pip_for(PYTHON) + ["install", "-q", "--disable-pip-version-check", "--no-input"]
+    wanted_parts = ["-c", str(ROOT / "constraints.txt"), "-e", str(ROOT) + "[browser]"]
+    if not did([*pip, *wanted_parts]) and not did([*pip, *wanted_parts[2:]]):
+        tell("Playwright cannot be installed here; the tests that open a page are skipped.")
+        return
+    if find_chromium() is None and hasattr(os, "geteuid") and os.geteuid() == 0 and shutil.which("apt-get"):
+        os.environ["DEBIAN_FRONTEND"] = "noninteractive"
+        tell("installing Debian's chromium ...")
+        did(["apt-get", "update", "-qq"])
+        did(["apt-get", "install", "-y", "-qq", "--no-install-recommends", "chromium"])
+    found = find_chromium()
+    if found is None and did([str(PYTHON), "-m", "playwright", "install", "chromium"]):
+        found = "Playwright's own Chromium"
+    tell(found or "there is no Chromium here and none can be fetched; the tests that open a page are skipped.")
+
+
+def find_chromium() -> "str | None":
+    """A Chromium that runs: $ELMO_CHROMIUM, or one on the path."""
+    names = [os.environ.get("ELMO_CHROMIUM"), "chromium", "chromium-browser"]
+    found = [path for path in (shutil.which(name) for name in names if name) if path]
+    return next((path for path in found if works([path])), None)  # a stub that asks for another installer does not run
+
+
+def did(command: "list[str]", limit: int = 300) -> bool:
+    """Whether a command succeeded within `limit` seconds; what it says is not shown."""
+    try:
+        return subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=limit).returncode == 0
+    except (OSError, subprocess.TimeoutExpired):
+        return False
 
 
 def check(command: "list[Any]", cwd: "Path | None" = None) -> None:

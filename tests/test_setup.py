@@ -168,6 +168,34 @@ def test_constraints_that_do_not_fit_are_dropped_with_a_notice(checkout, monkeyp
     assert "trying the newest ones" in capsys.readouterr().err
 
 
+def test_no_browser_to_be_had_is_told_and_is_no_failure(checkout, monkeypatch, capsys):
+    run = load_run(checkout)
+    asked = []
+    monkeypatch.setattr(run, "pip_for", lambda python: ["pip"])
+    monkeypatch.setattr(run, "did", lambda command, limit=300: asked.append(command[0]))  # None: nothing succeeds
+    run.get_browser()
+    assert asked == ["pip", "pip"], "with the tested versions, then without"
+    assert "Playwright cannot be installed here" in capsys.readouterr().err
+    monkeypatch.setattr(run, "did", lambda command, limit=300: asked.append(command[0]) or command[0] == "pip")
+    monkeypatch.setattr(run, "find_chromium", lambda: None)
+    run.get_browser()
+    assert asked[-1] == str(run.PYTHON), "Playwright's own is the last resort"
+    assert "none can be fetched" in capsys.readouterr().err
+
+
+@posix
+def test_a_chromium_that_does_not_run_is_no_chromium(checkout, tmp_path, monkeypatch):
+    run = load_run(checkout)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("ELMO_CHROMIUM", raising=False)
+    assert run.find_chromium() is None
+    for name, code in (("chromium", 1), ("chromium-browser", 0)):
+        (tmp_path / name).write_text(f"#!/bin/sh\nexit {code}\n")
+        (tmp_path / name).chmod(0o755)
+    assert run.find_chromium() == str(tmp_path / "chromium-browser")
+    assert not run.did([str(tmp_path / "nothing")])
+
+
 def test_constraints_pin_exactly_and_nothing_local():
     lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
     pins = [line for line in lines if line and not line.startswith("#")]

@@ -1,16 +1,15 @@
-"""The report in a real browser: no complaint, no request, nothing cut off, on a phone and on a wide screen.
+"""The report in a real browser: no complaint, no request, nothing cut off, on a phone and a wide screen, in the dark.
 
-Needs playwright and a Chromium (Debian: chromium; elsewhere `playwright install chromium`); skipped without them.
+`python3 run.py browser` gets what it needs, Playwright and a Chromium; it is skipped without them.
 """
 
 from __future__ import annotations
 
-import os
-import shutil
 from pathlib import Path
 
 import pytest
 from made_records import write_all
+from test_setup import ROOT, load_run
 
 from elmo.analysis.report.collect import collect
 from elmo.analysis.report.write import make_page, write_page
@@ -18,18 +17,24 @@ from elmo.analysis.table1 import make_table
 from elmo.analysis.table1_picture import as_svg
 from elmo.analysis.table1_text import as_values
 
-playwright = pytest.importorskip("playwright.sync_api")
+HOW = "python3 run.py browser gets it"
+playwright = pytest.importorskip("playwright.sync_api", reason=f"Playwright is not installed; {HOW}")
+QUIET = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"]
 
 
 @pytest.fixture(scope="module")
 def browser():
     with playwright.sync_playwright() as started:
-        found = os.environ.get("ELMO_CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
+        found = find_chromium()
         if found is None and not Path(started.chromium.executable_path).exists():
-            pytest.skip("there is no Chromium")
-        chromium = started.chromium.launch(executable_path=found, args=["--no-sandbox"])
+            pytest.skip(f"there is no Chromium; {HOW}")
+        chromium = started.chromium.launch(executable_path=found, args=QUIET)
         yield chromium
         chromium.close()
+
+
+def find_chromium() -> str | None:
+    return load_run(ROOT).find_chromium()
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +82,7 @@ def test_pictures_are_drawn(opened):
     boxes = page.evaluate(
         "() => [...document.querySelectorAll('figure svg, figure img')].map(one => one.getBoundingClientRect().height)"
     )
-    assert len(boxes) == 5
+    assert len(boxes) == 9
     assert min(boxes) > 80
     assert page.evaluate("() => [...document.images].every(one => one.complete && one.naturalWidth > 0)")
 
@@ -90,6 +95,27 @@ def test_a_figures_link_opens_its_record(opened):
     assert page.evaluate("() => document.querySelector('li:target').getBoundingClientRect().top < innerHeight")
 
 
+def test_what_is_folded_opens_with_the_keyboard(opened):
+    page, heard, _ = opened
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.className") == "skip", "the first stop leads past the menu"
+    page.locator("details.more summary").first.focus()
+    page.keyboard.press("Enter")
+    assert page.locator("details.more table").first.is_visible()
+    assert heard == []
+
+
+def test_the_page_is_dark_where_dark_is_asked_for(opened):
+    page, _, _ = opened
+    wants_dark = page.evaluate("matchMedia('(prefers-color-scheme: dark)').matches")
+    ground = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert (
+        sum(map(int, ground.removeprefix("rgb(").rstrip(")").split(","))) < 200
+        if wants_dark
+        else ground == "rgb(255, 255, 255)"
+    )
+
+
 def test_text_stands_out_from_its_ground_as_drawn(opened):
     page, _, _ = opened
     pairs = page.evaluate(
@@ -97,7 +123,7 @@ def test_text_stands_out_from_its_ground_as_drawn(opened):
             const ground = one => { for (; one; one = one.parentElement) {
                 const color = getComputedStyle(one).backgroundColor;
                 if (color !== "rgba(0, 0, 0, 0)") return color; } };
-            return [...document.querySelectorAll("p, th, td, a, caption, figcaption, summary, code, h1, h2")]
+            return [...document.querySelectorAll("p, li, th, td, a, span, caption, figcaption, summary, code, h1, h2")]
                 .map(one => [getComputedStyle(one).color, ground(one)]); }"""
     )
     from elmo.analysis.svg import contrast
