@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from small_runs import COREF, learn, small_run
 
 from elmo.tasks.coref import data as coref
-from elmo.tasks.coref.model import Links, marginal_loss, resolve
+from elmo.tasks.coref.model import Links, detection_loss, marginal_loss, resolve
 from elmo.tasks.coref.spans import all_spans, antecedents, clusters_of, distance_bucket, prune
 from elmo.tasks.coref.task import TASK
 from elmo.text.tokenize import tokenizer
@@ -95,7 +95,8 @@ def links_of(scores, spans):
     before, exists = antecedents(len(spans), len(spans), CPU)
     table = torch.tensor(scores).masked_fill(~exists, -1e30)
     first, last = torch.tensor(spans).T
-    return Links(first, last, before, torch.cat([torch.zeros(len(spans), 1), table], dim=1))
+    scores = torch.cat([torch.zeros(len(spans), 1), table], dim=1)
+    return Links(first, last, before, scores, torch.zeros(len(spans)), None)
 
 
 def test_the_loss_by_hand():
@@ -161,3 +162,10 @@ def test_speakers_that_are_not_known_are_nobody(tmp_path):
     found = batch.documents[0].speakers.tolist()
     assert found[1:5] == [0, 0, 0, 0]
     assert 0 != found[0] == found[5] != found[6] == found[7] != 0
+
+
+def test_the_loss_of_detection_sums_over_all_spans_and_is_shared_by_the_kept_ones():
+    made = torch.tensor([0.0, 2.0, -1.0])  # three spans, of which two are kept
+    links = Links(*(torch.zeros(2, dtype=torch.long),) * 2, torch.zeros(2, 1), torch.zeros(2, 2), made, made > 1)
+    expected = (math.log(2) + math.log(1 + math.exp(-2)) + math.log(1 + math.exp(-1))) / 2
+    assert detection_loss(links).item() == pytest.approx(expected, rel=1e-6)
