@@ -28,7 +28,8 @@ class Batches:
 
     def __init__(self, model: BiLM, indexer: Indexer, words: WordVectors, fast: FastPath | None) -> None:
         self._model, self._indexer, self._words, self._fast = model, indexer, words, fast
-        self.carried = CarriedState(model.zero_state(1))
+        self._fresh = model.zero_state(1)
+        self.carried = CarriedState(self._fresh)
         self._warm: State | None = None
 
     def run(
@@ -80,7 +81,7 @@ class Batches:
             return State(state.h[:, :, positions], state.c[:, :, positions])
         if policy == "warm" and self._warm is None:
             self._warm = warm_state(self._model, self._indexer)
-        return repeat(self._warm if policy == "warm" and self._warm else self._model.zero_state(1), len(positions))
+        return repeat(self._warm if policy == "warm" and self._warm else self._fresh, len(positions))
 
     def _fast_vectors(self, sentences: list[Sequence[str]], choice: Choice, policy: str) -> Iterator[Tensor]:
         filled = np.array([row for row, sentence in enumerate(sentences) if len(sentence)], dtype=np.int64)

@@ -6,6 +6,7 @@ never holds more layers than were asked for.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -37,18 +38,14 @@ class Choice:
 
 def choose(layers: LayerChoice, num_layers: int) -> Choice:
     """all, top, average, a layer's number, one weight a layer, or a learned mix."""
-    eye = torch.eye(num_layers)
     if isinstance(layers, ScalarMix):
         return Choice(_mix_row(layers, num_layers)[None], stacked=False)
     if isinstance(layers, int) and not isinstance(layers, bool):
         if not -num_layers <= layers < num_layers:
             raise ConfigError(f"layer {layers} was asked for; the model has layers 0 to {num_layers - 1}.")
-        return Choice(eye[[layers]], stacked=False)
+        return Choice(torch.eye(num_layers)[[layers]], stacked=False)
     if isinstance(layers, str):
-        named = {"all": Choice(eye, True), "top": Choice(eye[-1:], False), "average": Choice(eye.mean(0)[None], False)}
-        if layers in named:
-            return named[layers]
-        return choose(_parse(layers, num_layers), num_layers)
+        return _named(num_layers).get(layers) or choose(_parse(layers, num_layers), num_layers)
     if isinstance(layers, bool) or not isinstance(layers, Iterable):
         raise ConfigError(f"layers is {layers}; expected a layer's name, number, or weights.")
     weights = [float(w) for w in layers]
@@ -57,6 +54,12 @@ def choose(layers: LayerChoice, num_layers: int) -> Choice:
     if len(weights) != num_layers:
         raise ConfigError(f"{len(weights)} layer weights were given; the model has {num_layers} layers.")
     return Choice(torch.tensor([weights]), stacked=False)
+
+
+@functools.cache  # callers of one sentence at a time would feel it
+def _named(num_layers: int) -> dict[str, Choice]:
+    eye = torch.eye(num_layers)
+    return {"all": Choice(eye, True), "top": Choice(eye[-1:], False), "average": Choice(eye.mean(0)[None], False)}
 
 
 def _parse(text: str, num_layers: int) -> int | list[float]:

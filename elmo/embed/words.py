@@ -17,7 +17,7 @@ from torch import Tensor
 
 from elmo.embed.fast import FastPath
 from elmo.model.bilm import BiLM
-from elmo.text.indexer import Indexer
+from elmo.text.indexer import Indexer, token_rows
 
 WORDS_AT_ONCE = 256  # bounds the convolutions' memory: 256 words x 2048 filters x 50 columns is 100 MB
 _LONGEST_KEY = 64  # longer tokens are known by their row of ids, so that keys cannot fill the memory
@@ -29,7 +29,7 @@ class WordVectors:
     def __init__(self, model: BiLM, indexer: Indexer, capacity: int, fast: FastPath | None = None) -> None:
         self._model, self._indexer, self.capacity, self._fast = model, indexer, capacity, fast
         self._known: OrderedDict[str | bytes, Tensor] = OrderedDict()
-        self._boundaries: Tensor | None = None
+        self._boundaries: tuple[Tensor, ...] = ()
         self._lock = threading.Lock()  # callers may share an embedder between threads
 
     def __getstate__(self) -> dict[str, Any]:
@@ -56,15 +56,15 @@ class WordVectors:
             fresh = dict(zip(missing, self._compute(list(missing.values())), strict=True))
             vectors = [fresh[key] if key in fresh else self._known[key] for key in keys]
             self._remember(keys, fresh)
-        return torch.cat([self._boundary_vectors(), *([torch.stack(vectors)] if vectors else [])]), rows
+        return torch.stack([*self._boundary_vectors(), *vectors]), rows
 
     def clear(self) -> None:
         """Forgets all words."""
         self._known.clear()
 
-    def _boundary_vectors(self) -> Tensor:
-        if self._boundaries is None:
-            self._boundaries = self._encode(np.stack([self._indexer.begin, self._indexer.end]))  # (2, P)
+    def _boundary_vectors(self) -> tuple[Tensor, ...]:
+        if not self._boundaries:
+            self._boundaries = self._encode(np.stack([self._indexer.begin, self._indexer.end])).unbind()  # two of (P,)
         return self._boundaries
 
     def _compute(self, words: list[str]) -> list[Tensor]:
@@ -74,7 +74,7 @@ class WordVectors:
         at_once = WORDS_AT_ONCE if self._fast is None else max(1, len(order))  # a twin minds its own memory
         for start in range(0, len(order), at_once):
             group = order[start : start + at_once]
-            encoded = self._encode(np.stack([self._indexer.row(words[i]) for i in group]))
+            encoded = self._encode(token_rows(self._indexer, [words[i] for i in group]))  # (n, P)
             for i, vector in zip(group, encoded.unbind(), strict=True):
                 vectors[i] = vector
         return vectors

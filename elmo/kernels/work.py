@@ -5,6 +5,7 @@ Both twins (`cpu_native`, `cpu_torch`) take one `Work` and give one `Contextual`
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -88,27 +89,28 @@ def make_work(
     takes so many rows of the result, the rest of them zero. A sentence of no tokens has no vectors and no state.
     """
     lengths = np.fromiter(map(len, sentences), dtype=np.int64, count=len(sentences))
-    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-    parts = [np.asarray(sentence, dtype=np.int64) for sentence in sentences]
-    tokens = np.concatenate(parts) if parts else np.zeros(0, np.int64)
+    offsets = np.zeros(len(lengths) + 1, dtype=np.int64)
+    np.cumsum(lengths, out=offsets[1:])
+    tokens = np.fromiter(itertools.chain.from_iterable(sentences), dtype=np.int64, count=int(offsets[-1]))
     handed_out = np.ones(len(tokens), dtype=bool)
     if not boundaries:
         filled = lengths > 0
         handed_out[offsets[:-1][filled]] = False
         handed_out[offsets[1:][filled] - 1] = False
-    places, num_places = np.cumsum(handed_out) - 1, int(handed_out.sum())
+    places = np.cumsum(handed_out, dtype=np.int64) - 1
+    num_places = int(places[-1]) + 1 if len(places) else 0
     if pad_to is not None:
         which = np.repeat(np.arange(len(sentences)), lengths)  # (T,), each token's sentence
         places = which * pad_to + np.arange(len(tokens)) - offsets[which] - (0 if boundaries else 1)
         num_places = len(sentences) * pad_to
-    places = np.where(handed_out, places, -1)
+    places[~handed_out] = -1
     if initial is not None:
         initial = States(*(np.ascontiguousarray(part, dtype=np.float32) for part in (initial.h, initial.c)))
     return Work(
         table=np.ascontiguousarray(table, dtype=np.float32),
         tokens=tokens,
         offsets=offsets,
-        places=places.astype(np.int64),
+        places=places,
         mix=np.ascontiguousarray(mix, dtype=np.float32),
         num_places=num_places,
         initial=initial,

@@ -99,7 +99,7 @@ int elmo_encode(const Words* task) {
   const long threads = std::max<int64_t>(1, task->num_threads);
   const long turns = (task->num_words + threads * WORDS_AT_ONCE - 1) / (threads * WORDS_AT_ONCE);
   const long shares = std::max(1L, turns * threads);  // as many for each thread
-  const long each = std::max<long>(TILE_ROWS, round_up((task->num_words + shares - 1) / shares, TILE_ROWS));
+  const long each = std::max(1L, (task->num_words + shares - 1) / shares);
   const long jobs = (task->num_words + each - 1) / each;
   return run_all(jobs, threads, task->stop, [&](long job) -> int {
     Encoder(*task).run(job * each, std::min(each, task->num_words - job * each));

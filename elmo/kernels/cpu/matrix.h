@@ -190,7 +190,7 @@ inline Matrix* pack(const float* weight, long inputs, long outputs, const float*
   m->steps = words_of(dtype, inputs);
   const long cells = outputs / 4;
   m->outputs = gates ? round_up(cells, LANES) * 4 : round_up(outputs, PANEL);
-  m->words.resize(m->outputs * m->steps + 64 * PANEL);  // the kernels fetch a little ahead
+  m->words.resize(m->outputs * m->steps);
   m->bias.resize(m->outputs);
   m->scale.resize(m->outputs);
   m->offset.resize(m->outputs);
@@ -245,14 +245,10 @@ ELMO_INLINE void in_tiles(long begin, long end, Work work) {
 // The heart: ROWS rows of input times `steps` steps of one panel, added to the sums in the order of the inputs.
 template <class D, int ROWS>
 ELMO_INLINE void multiply(const Word* rows, long row_stride, const Word* panel, long steps, typename D::Sum (&sums)[ROWS][4]) {
-  constexpr long AHEAD = ROWS <= 2 ? 32 : 8;  // steps: few rows wait for memory, many for the multipliers
   for (long k = 0; k < steps; k++, panel += PANEL) {
     typename D::Operand w[4];
 #pragma GCC unroll 4
-    for (int j = 0; j < 4; j++) {
-      w[j] = D::weights(panel + j * LANES);
-      _mm_prefetch(reinterpret_cast<const char*>(panel + AHEAD * PANEL + j * LANES), _MM_HINT_T0);
-    }
+    for (int j = 0; j < 4; j++) w[j] = D::weights(panel + j * LANES);
 #pragma GCC unroll 8
     for (int r = 0; r < ROWS; r++) {
       const typename D::Operand x = D::input(rows + r * row_stride + k);
