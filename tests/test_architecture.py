@@ -29,12 +29,13 @@ MAY_IMPORT = {
     "tasks": {"text", "model.mix", "weights.store", "embed"},
     "probes": {"text", "embed"},
     "analysis": {"text", "model", "weights", "embed"},
+    "bench": {"text", "kernels", "model", "weights", "embed"},
     "serve": {"embed", "analysis"},
     "compat": {"text", "model", "weights", "embed"},
     "integrations": {"text", "model", "weights", "embed"},
     "cli": {
-        "text", "kernels", "model", "weights", "pretrain", "embed", "tasks", "probes", "analysis", "serve", "compat",
-        "integrations",
+        "text", "kernels", "model", "weights", "pretrain", "embed", "tasks", "probes", "analysis", "bench", "serve",
+        "compat", "integrations",
     },
     "__main__": {"cli"},
 }  # fmt: skip

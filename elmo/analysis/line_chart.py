@@ -31,6 +31,7 @@ def line_chart(
     log_y: bool = False,
     x_ticks: Sequence[float] | None = None,
     x_unit: str = "",  # after each tick's number
+    from_zero: bool = False,  # what is nearly flat then looks it
 ) -> str:
     """A picture of at most two lines: the first plain with round marks, the second dashed with square ones."""
     assert len(lines) <= 2, "a third line would need a third kind of mark"
@@ -39,7 +40,7 @@ def line_chart(
     ys = [y + sign * (d or 0.0) for line in lines for _, y, d in line.points for sign in (-1, 1)] or [1.0]
     if log_y:
         ys = [y for y in ys if y > 0] or [1.0]
-    y_ticks = log_ticks(min(ys), max(ys)) if log_y else even_ticks(min(ys), max(ys))
+    y_ticks = log_ticks(min(ys), max(ys)) if log_y else even_ticks(0.0 if from_zero else min(ys), max(ys))
     x_ticks = list(x_ticks if x_ticks is not None else (xs if log_x else even_ticks(min(xs), max(xs))))
     floor = min(*ys, *y_ticks)
     across = _scale(min(*xs, *x_ticks), max(*xs, *x_ticks), LEFT, WIDTH - RIGHT, log=log_x)

@@ -42,6 +42,7 @@ VERBS = {  # verb: (module with `run` and EXAMPLE, one-line help)
     "probe": ("elmo.cli.probe", "Measure what a model's layers know: parts of speech, names, senses."),
     "geometry": ("elmo.cli.geometry", "Measure how contextual each layer of a model is."),
     "report": ("elmo.cli.report", "Put all tables and pictures of the paper, from saved records, on one page."),
+    "bench": ("elmo.cli.bench", "Measure how fast embedding is on this machine, beside other ways and the limit."),
     "doctor": ("elmo.cli.doctor", "Check this machine: versions, devices, golden vectors."),
 }
 
