@@ -1,8 +1,9 @@
 """Sample efficiency (the paper's section 5.4): the same model on shares of its training file, with and without ELMo.
 
 Few examples make an epoch of few updates. So that a small share is not merely trained too briefly, its epochs are
-raised until a run can make LEAST_UPDATES updates, and it is validated about as often as the whole file, not at the end
-of each of its tiny epochs; on a whole file of usual size nothing changes.
+raised until a run makes LEAST_UPDATES updates. It is validated about as often as the whole file, not at the end of each
+of its tiny epochs, and neither stops early nor lowers its rate: after so few updates no score on dev is no sign. On a
+whole file of usual size nothing changes.
 """
 
 from __future__ import annotations
@@ -43,16 +44,17 @@ def curve_cells(
         if count < 1 or count in counts:
             continue
         counts.add(count)
-        train = durations(base, count, least_updates)
+        longer = durations(base, count, least_updates)
         for side, elmo in (("without", {"mode": "none"}), ("with", {})):
-            settings = {"data": {"fraction": share}, "train": train, "elmo": elmo}
+            settings = {"data": {"fraction": share}, "elmo": elmo, **longer}
             cells.append(Cell(name=f"share-{100 * share:g}/{side}", settings=settings))
     return cells
 
 
-def durations(base: RunConfig, count: int, least_updates: int = LEAST_UPDATES) -> dict[str, int]:
-    """Settings of how long and how often, for so many examples."""
-    wanted = math.ceil(least_updates / math.ceil(count / base.train.batch_size))
-    if wanted <= base.train.epochs:
-        return {"epochs": base.train.epochs}
-    return {"epochs": wanted, "validate_after": max(1, least_updates // base.train.epochs)}
+def durations(base: RunConfig, count: int, least_updates: int = LEAST_UPDATES) -> dict[str, dict[str, int]]:
+    """Settings that give so many examples their updates; none where the base's do."""
+    epochs = math.ceil(least_updates / math.ceil(count / base.train.batch_size))
+    if epochs <= base.train.epochs:
+        return {}
+    often = max(1, least_updates // base.train.epochs)
+    return {"train": {"epochs": epochs, "patience": epochs, "validate_after": often}, "optim": {"halve_after": 0}}

@@ -72,12 +72,15 @@ def test_a_share_without_an_example_or_with_those_of_another_is_left_out():
 @given(st.integers(1, 10**6), st.integers(1, 500))
 def test_small_shares_get_their_updates_and_large_ones_are_left_as_they_are(count, least):
     config = base(train={"batch_size": 32, "epochs": 20, "patience": 4})
-    train, an_epoch = durations(config, count, least), -(-count // 32)
+    longer, an_epoch = durations(config, count, least), -(-count // 32)
     if 20 * an_epoch >= least:
-        assert train == {"epochs": 20}
+        assert longer == {}
         return
+    train = longer["train"]
     assert least <= train["epochs"] * an_epoch < least + an_epoch
     assert 1 <= train["epochs"] * an_epoch // train["validate_after"] <= 2 * 20 + 1  # about as often as a whole file
+    assert train["patience"] >= train["epochs"]
+    assert longer["optim"] == {"halve_after": 0}
 
 
 def test_a_set_goes_on_where_it_stopped_and_gives_all_records(tmp_path):
