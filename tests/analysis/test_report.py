@@ -217,7 +217,8 @@ def test_a_probes_difference_must_be_larger_than_its_standard_error():
 def test_notes_explain_and_unknown_ones_are_refused(tmp_path):
     evidence = collect([write_all(tmp_path)])
     page, _ = page_of(evidence, notes={"places": "SNLI is short here."})
-    assert "✗ otherwise than in the paper: SNLI is short here." in as_html(page)
+    assert "✗ otherwise than in the paper</span>: SNLI is short here." in as_html(page)
+    assert "✗ otherwise than in the paper: SNLI is short here." in as_markdown(page)
     assert "✗ otherwise than in the paper, 0 of 4 as there; open" in as_html(page)
     page, _ = page_of(evidence, notes={"neighbours": "Sentences of <Wikipedia>."})
     assert "<p>Sentences of &lt;Wikipedia&gt;.</p>" in as_html(page)

@@ -122,6 +122,7 @@ def _cell(cell: Cell) -> str:
     text = escape(cell.text)
     text = f"<strong>{text}</strong>" if cell.strong else text
     text = f'<span class="verdict {cell.mood}">{text}</span>' if cell.mood else text
+    text += f": {escape(cell.why)}" if cell.why else ""
     return f'<a href="#{cell.source}">{text}</a>' if cell.source else text
 
 

@@ -49,6 +49,7 @@ def _cell(cell: Cell | str) -> str:
     if isinstance(cell, str):
         return _plain(cell)
     text = f"**{_plain(cell.text)}**" if cell.strong else _plain(cell.text)
+    text += f": {_plain(cell.why)}" if cell.why else ""
     return f"[{text}](#{cell.source})" if cell.source else text
 
 

@@ -28,6 +28,7 @@ class Cell:
     source: str = ""
     strong: bool = False
     mood: str = ""  # of a verdict: good, even, bad, none
+    why: str = ""  # said after it, as plain text
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -89,9 +89,10 @@ def patterns_section(found: Sequence[Pattern], notes: Mapping[str, str]) -> Sect
         verdict = f"{mark} {words}"
         if one.holds in (-1, 0) and one.cases[1] > 1:
             verdict += f", {one.cases[0]} of {one.cases[1]} as there"
-        if one.holds in (-1, 0):
-            verdict += f": {notes[one.key]}" if one.key in notes else "; open"
-        rows.append([Cell(text=one.claim, source=one.section), Cell(text=verdict, mood=mood), one.paper, one.here])
+        why = notes.get(one.key, "") if one.holds in (-1, 0) else ""
+        verdict += "; open" if one.holds in (-1, 0) and not why else ""
+        claim, said = Cell(text=one.claim, source=one.section), Cell(text=verdict, mood=mood, why=why)
+        rows.append([claim, said, one.paper, one.here])
     head = ("Finding", "Verdict", "Paper", "Here")
     parts: list[Part] = [Table(caption="The paper's findings, held against the records", head=head, rows=rows)]
     return Section(key="findings", title="Findings", parts=parts)
