@@ -12,11 +12,9 @@ All of this package's paths are an Embedder as people hold it, its word memory e
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import logging
-import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,6 +25,7 @@ from elmo.bench.peers import allennlp_embed
 from elmo.embed.embedder import Embedder
 from elmo.embed.load import load
 from elmo.errors import ConfigError
+from elmo.kernels import choosing
 from elmo.kernels.build import CannotBuild
 from elmo.kernels.cpu_abi import has_dtype
 from elmo.model.bilm import BiLM
@@ -109,7 +108,7 @@ def through(subject: Subject, kernels: str, dtype: str, device: str = "cpu") -> 
 def make_embedder(subject: Subject, kernels: str, dtype: str, device: str = "cpu") -> Embedder:
     """An embedder whose twin was looked for with ELMO_KERNELS as given."""
     model = subject.model if device == "cpu" else copy.deepcopy(subject.model)  # an embedder moves its model
-    with _kernels(kernels):
+    with choosing(kernels):
         return Embedder(model, subject.indexer, dtype=dtype, device=device)
 
 
@@ -139,15 +138,3 @@ def _has_native(dtype: str) -> bool:
     except CannotBuild as error:
         log.warning("no compiled kernels: %s", error)
         return False
-
-
-@contextlib.contextmanager
-def _kernels(choice: str) -> Iterator[None]:
-    before = os.environ.get("ELMO_KERNELS")
-    os.environ["ELMO_KERNELS"] = choice
-    try:
-        yield
-    finally:
-        os.environ.pop("ELMO_KERNELS")
-        if before is not None:
-            os.environ["ELMO_KERNELS"] = before

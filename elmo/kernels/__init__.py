@@ -10,11 +10,12 @@ Which one was chosen, and why not a better one, is logged once.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from elmo.errors import ConfigError
@@ -39,6 +40,19 @@ def chosen() -> str:
     if choice not in CHOICES:
         raise ConfigError(f"ELMO_KERNELS is {choice!r}; expected {', '.join(CHOICES[1:])}, or nothing.")
     return choice
+
+
+@contextlib.contextmanager
+def choosing(choice: str) -> Iterator[None]:
+    """ELMO_KERNELS set to a choice inside, and as it was after."""
+    before = os.environ.get("ELMO_KERNELS")
+    os.environ["ELMO_KERNELS"] = choice
+    try:
+        yield
+    finally:
+        os.environ.pop("ELMO_KERNELS")
+        if before is not None:
+            os.environ["ELMO_KERNELS"] = before
 
 
 def describe() -> dict[str, str]:

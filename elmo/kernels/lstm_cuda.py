@@ -154,7 +154,7 @@ def _cell_backward(
 
 
 @triton.jit
-def _tanh(x):  # type: ignore[no-untyped-def]  # Triton compiles it
+def tanh(x):  # type: ignore[no-untyped-def]  # Triton compiles it
     return 2.0 * tl.sigmoid(2.0 * x) - 1.0
 
 
@@ -182,11 +182,11 @@ def _cell_forward_kernel(  # type: ignore[no-untyped-def]  # Triton compiles it
     before = tl.load(cells + ((d * (T + 1) + t) * B + b) * H + cols, mask=inside, other=0.0)
     if HAS_KEEP:
         before = before * tl.load(keep + (d * T + t) * B + b).to(tl.float32)
-    c = tl.sigmoid(f + forget_bias) * before + tl.sigmoid(i) * _tanh(j)
+    c = tl.sigmoid(f + forget_bias) * before + tl.sigmoid(i) * tanh(j)
     if CLIP:
         c = tl.minimum(tl.maximum(c, -clip), clip)
     tl.store(cells + ((d * (T + 1) + t + 1) * B + b) * H + cols, c, mask=inside)
-    m = tl.sigmoid(o) * _tanh(c)
+    m = tl.sigmoid(o) * tanh(c)
     tl.store(inner + ((d * T + t) * B + b) * H + cols, m.to(inner.dtype.element_ty), mask=inside)
 
 
@@ -240,7 +240,7 @@ def _cell_backward_kernel(  # type: ignore[no-untyped-def]  # Triton compiles it
     at = ((d * T + t) * B + b) * 4 * H + cols
     b_at = d * 4 * H + cols
     i = tl.sigmoid(_biased(gates + at, bias + b_at, inside))
-    j = _tanh(_biased(gates + at + H, bias + b_at + H, inside))
+    j = tanh(_biased(gates + at + H, bias + b_at + H, inside))
     f = tl.sigmoid(_biased(gates + at + 2 * H, bias + b_at + 2 * H, inside) + forget_bias)
     o = tl.sigmoid(_biased(gates + at + 3 * H, bias + b_at + 3 * H, inside))
     before = tl.load(cells + ((d * (T + 1) + t) * B + b) * H + cols, mask=inside, other=0.0)
@@ -249,7 +249,7 @@ def _cell_backward_kernel(  # type: ignore[no-untyped-def]  # Triton compiles it
         stays = tl.load(keep + (d * T + t) * B + b).to(tl.float32)
         before = before * stays
     raw = f * before + i * j  # the new cell, cheaper to make again than to read
-    squashed = _tanh(tl.minimum(tl.maximum(raw, -clip), clip)) if CLIP else _tanh(raw)
+    squashed = tanh(tl.minimum(tl.maximum(raw, -clip), clip)) if CLIP else tanh(raw)
     place = (d * B + b) * H + cols
     dm = tl.load(d_inner + place, mask=inside, other=0.0).to(tl.float32)
     dc = tl.load(d_cell + place, mask=inside, other=0.0) + dm * o * (1 - squashed * squashed)

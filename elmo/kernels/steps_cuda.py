@@ -16,6 +16,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from elmo.kernels.lstm_cuda import tanh
+
 log = logging.getLogger(__name__)
 
 BLOCK = 1024  # cells a program works on
@@ -133,11 +135,6 @@ class Stretch:
 
 
 @triton.jit
-def _tanh(x):  # type: ignore[no-untyped-def]  # Triton compiles it
-    return 2.0 * tl.sigmoid(2.0 * x) - 1.0
-
-
-@triton.jit
 def _clipped(x, clip):  # type: ignore[no-untyped-def]  # Triton compiles it
     return tl.where(x > clip, clip, tl.where(x < -clip, -clip, x))  # not a number stays visible
 
@@ -173,11 +170,11 @@ def _cell_kernel(  # type: ignore[no-untyped-def]  # Triton compiles it
         before = tl.load(cells + row * H + cols, mask=inside, other=0.0)
     else:
         before = tl.load(first + d * H + cols, mask=inside, other=0.0)
-    c = tl.sigmoid(f) * before + tl.sigmoid(i) * _tanh(j)
+    c = tl.sigmoid(f) * before + tl.sigmoid(i) * tanh(j)
     if CLIP:
         c = _clipped(c, clip)
     tl.store(cells + row * H + cols, c, mask=inside)
-    tl.store(inner + row * H + cols, (tl.sigmoid(o) * _tanh(c)).to(inner.dtype.element_ty), mask=inside)
+    tl.store(inner + row * H + cols, (tl.sigmoid(o) * tanh(c)).to(inner.dtype.element_ty), mask=inside)
 
 
 @triton.jit

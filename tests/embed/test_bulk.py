@@ -1,12 +1,10 @@
 """The embedder through the CUDA twin: what the plain path gives, in every form it can be asked for.
 
-On a machine with CUDA the kernels themselves run (`run.py test -m gpu`). Elsewhere, where Triton is installed, its
-interpreter runs the same kernels slowly on the CPU; without Triton there is nothing to test.
+On CUDA, or in Triton's interpreter: see triton_here.
 """
 
 from __future__ import annotations
 
-import os
 import pickle
 import threading
 from typing import Any
@@ -15,18 +13,13 @@ import numpy as np
 import pytest
 import torch
 from golden import SENTENCES, golden_batches, golden_embedder
+from triton_here import CUDA, DEVICE, MARKS
 
 from elmo import kernels
 from elmo.embed.embedder import Embedder
+from elmo.kernels import packing
 
-CUDA = torch.cuda.is_available()
-DEVICE = "cuda" if CUDA else "cpu"
-if not CUDA:
-    os.environ["TRITON_INTERPRET"] = "1"  # read when the kernels are defined
-pytest.importorskip("triton")
-pytestmark = [pytest.mark.gpu] if CUDA else []
-
-from elmo.kernels import packing  # noqa: E402 (only where Triton is)
+pytestmark = MARKS
 
 SAME = 2e-5
 TEXT = SENTENCES if CUDA else [["The", "Ünïcödé", "🙂"], ["one"], ["The", "one", "a" * 300, "."]]

@@ -1,31 +1,24 @@
 """The CUDA twin of the whole biLM against the plain one: fresh random models of odd shapes, sentences of odd lengths.
 
-On a machine with CUDA the kernels themselves run (`run.py test -m gpu`). Elsewhere, where Triton is installed, its
-interpreter runs the same kernels slowly on the CPU; without Triton there is nothing to test.
+On CUDA, or in Triton's interpreter: see triton_here.
 """
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from triton_here import CUDA, DEVICE, MARKS
 
+from elmo.kernels import packing, steps_cuda
+from elmo.kernels.bilm_cuda import CudaBiLM
 from elmo.model.bilm import BiLM
 from elmo.model.config import BiLMConfig, LSTMConfig, WordConfig
 from elmo.model.lstm import State
 
-CUDA = torch.cuda.is_available()
-DEVICE = "cuda" if CUDA else "cpu"
-if not CUDA:
-    os.environ["TRITON_INTERPRET"] = "1"  # read when the kernels are defined
-pytest.importorskip("triton")
-pytestmark = [pytest.mark.gpu] if CUDA else []
-
-from elmo.kernels import packing, steps_cuda  # noqa: E402 (only where Triton is)
-from elmo.kernels.bilm_cuda import CudaBiLM  # noqa: E402
+pytestmark = MARKS
 
 SAME = 2e-5  # float32 sums in another order
 ROUGH = {torch.bfloat16: 0.01, torch.float16: 0.002}  # of the vectors' length; each rounds at other places

@@ -35,16 +35,8 @@ TWINS = ("native", "avx2", "torch")
 NATIVE = ("native", "avx2")
 
 
-@contextlib.contextmanager
-def environment(twin: str) -> Iterator[None]:
-    before = os.environ.get("ELMO_KERNELS")
-    os.environ["ELMO_KERNELS"] = "" if twin == "native" else twin
-    try:
-        yield
-    finally:
-        os.environ.pop("ELMO_KERNELS")
-        if before is not None:
-            os.environ["ELMO_KERNELS"] = before
+def environment(twin: str) -> contextlib.AbstractContextManager[None]:
+    return kernels.choosing("" if twin == "native" else twin)
 
 
 @contextlib.contextmanager

@@ -1,13 +1,11 @@
 """The Triton twins against the plain code on fresh random inputs: values, gradients, forgetting, clips, odd sizes.
 
-On a machine with CUDA the kernels themselves run (`run.py test -m gpu`). Elsewhere, where Triton is installed, its
-interpreter runs the same kernels slowly on the CPU; without Triton there is nothing to test.
+On CUDA, or in Triton's interpreter: see triton_here.
 """
 
 from __future__ import annotations
 
 import copy
-import os
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -16,7 +14,11 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
+from triton_here import CUDA, DEVICE, MARKS
 
+from elmo.kernels.chars_cuda import strongest_windows
+from elmo.kernels.lstm_cuda import bilstm_layer
+from elmo.kernels.softmax_cuda import sampled_cross_entropy
 from elmo.model.config import CharConfig, LSTMConfig
 from elmo.model.head import SoftmaxHead
 from elmo.model.lstm import LSTMStack, State
@@ -26,16 +28,7 @@ from elmo.pretrain.objective import sampled_softmax_loss
 from elmo.pretrain.sampler import Sample, draw
 from elmo.text.chars import encode_token
 
-CUDA = torch.cuda.is_available()
-DEVICE = "cuda" if CUDA else "cpu"
-if not CUDA:
-    os.environ["TRITON_INTERPRET"] = "1"  # read when the kernels are defined
-pytest.importorskip("triton")
-pytestmark = [pytest.mark.gpu] if CUDA else []
-
-from elmo.kernels.chars_cuda import strongest_windows  # noqa: E402 (only where Triton is)
-from elmo.kernels.lstm_cuda import bilstm_layer  # noqa: E402
-from elmo.kernels.softmax_cuda import sampled_cross_entropy  # noqa: E402
+pytestmark = MARKS
 
 LARGE = [(130, 9, 2100, 300), (7, 20, 1024, 128), (200, 6, 2048, 256)] if CUDA else []
 DTYPES = [torch.float32, torch.bfloat16] if CUDA else [torch.float32]
