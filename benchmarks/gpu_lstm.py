@@ -3,8 +3,8 @@
     python benchmarks/gpu_lstm.py
 
 Tokens/s of 20 steps, median of repeated runs, all variants interleaved in one process; then one JSON line.
-cuDNN's `nn.LSTM(proj_size)` has no clips, so it does a little less work. "recorded": replayed as a CUDA graph, as in
-pretraining.
+cuDNN's `nn.LSTM(proj_size)` has no clips, so it does a little less work. Weights of both are bfloat16 and gradients are
+made anew, not added to older ones. "recorded": replayed as a CUDA graph, as in pretraining.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from torch import nn
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from elmo.kernels.record import record
 from elmo.model.config import LSTMConfig
 from elmo.model.lstm import LSTMStack, State
 from elmo.model.rows import read_rows
@@ -40,15 +41,7 @@ def timed(function, repeats: int) -> float:
 
 def recorded(function):
     """The function as a CUDA graph's replay."""
-    aside = torch.cuda.Stream()
-    with torch.cuda.stream(aside):
-        function()
-        function()
-    torch.cuda.current_stream().wait_stream(aside)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        function()
-    return graph.replay
+    return record(function)[0].replay
 
 
 def peak() -> float:
@@ -61,14 +54,16 @@ def peak() -> float:
 
 def variants(cell: int, proj: int, rows: int) -> dict:
     config = LSTMConfig(cell_dim=cell, proj_dim=proj)
-    stacks = nn.ModuleList(LSTMStack(config) for _ in range(2)).cuda()
+    stacks = nn.ModuleList(LSTMStack(config) for _ in range(2)).cuda().bfloat16()
     x = torch.randn(2, rows, STEPS, proj, device="cuda", dtype=torch.bfloat16) * 0.5
     state = State(
         torch.zeros(2, 2, rows, proj, device="cuda", dtype=torch.bfloat16), torch.zeros(2, 2, rows, cell, device="cuda")
     )
     fresh = torch.rand(2, rows, STEPS, device="cuda") < 0.05
     grad = torch.randn(2, rows, STEPS, proj, device="cuda", dtype=torch.bfloat16)
-    cudnn = [nn.LSTM(proj, cell, 2, proj_size=proj).cuda().bfloat16() for _ in range(2)]
+    cudnn = nn.ModuleList(nn.LSTM(proj, cell, 2, proj_size=proj) for _ in range(2)).cuda().bfloat16()
+    for lstm in cudnn:
+        lstm.flatten_parameters()
     time_major = x.transpose(1, 2).contiguous()
 
     def ours_forward() -> None:
@@ -76,6 +71,7 @@ def variants(cell: int, proj: int, rows: int) -> dict:
             read_rows(stacks, x, state, fresh)
 
     def ours_both() -> None:
+        stacks.zero_grad(set_to_none=True)
         out, _ = read_rows(stacks, x.detach().requires_grad_(), state, fresh)
         out.backward(grad)
 
@@ -85,6 +81,7 @@ def variants(cell: int, proj: int, rows: int) -> dict:
                 cudnn[d](time_major[d])
 
     def cudnn_both() -> None:
+        cudnn.zero_grad(set_to_none=True)
         for d in range(2):
             out, _ = cudnn[d](time_major[d].detach().requires_grad_())
             out.backward(grad[d].transpose(0, 1))

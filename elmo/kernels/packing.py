@@ -29,19 +29,26 @@ def pack(lengths: np.ndarray, break_even: int) -> Packing:
 
     A step takes as long as `break_even` rows of it however few rows there are.
     """
+    num_rows = choose_rows(lengths[lengths > 0], break_even)
+    slots, starts = queue(lengths, num_rows)
+    ends = np.where(slots >= 0, starts + lengths, 0)
+    return Packing(num_rows=num_rows, num_steps=int(ends.max(initial=0)), slots=slots, starts=starts)
+
+
+def queue(lengths: np.ndarray, num_slots: int) -> tuple[np.ndarray, np.ndarray]:
+    """Each sentence's slot and first step (S,) int32, the longest first to the emptiest slot; -1 without tokens."""
     filled = np.flatnonzero(lengths)
     order = filled[np.argsort(-lengths[filled], kind="stable")]
-    num_rows = choose_rows(lengths[order], break_even)
-    queue = [(0, row) for row in range(num_rows)]  # how full, and which; the emptiest first
+    loads = [(0, slot) for slot in range(num_slots)]  # how full, and which; the emptiest first
     rows, begins = [], []
-    for length in lengths[order].tolist():  # the longest first
-        load, row = queue[0]
-        heapreplace(queue, (load + length, row))
-        rows.append(row)
+    for length in lengths[order].tolist():
+        load, slot = loads[0]
+        heapreplace(loads, (load + length, slot))
+        rows.append(slot)
         begins.append(load)
     slots, starts = (np.full(len(lengths), -1, dtype=np.int32) for _ in range(2))
     slots[order], starts[order] = rows, begins
-    return Packing(num_rows=num_rows, num_steps=max(load for load, _ in queue), slots=slots, starts=starts)
+    return slots, starts
 
 
 def choose_rows(lengths: np.ndarray, break_even: int) -> int:

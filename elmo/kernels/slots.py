@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from elmo.kernels.packing import queue
+
 
 def by_step(marks: np.ndarray) -> dict[int, tuple[np.ndarray, np.ndarray]]:
     """step -> slots and sentences, where (steps, slots) marks a sentence."""
@@ -24,21 +26,16 @@ def plan_slots(
     and (steps,) how many slots are still at work, which are the first ones.
     """
     lengths = np.diff(offsets)
-    order = [s for s in np.argsort(-lengths, kind="stable") if lengths[s]]
-    queues: list[list[int]] = [[] for _ in range(min(num_slots, len(order)))]
-    loads = np.zeros(len(queues), dtype=np.int64)
-    for sentence in order:
-        least = int(loads.argmin())
-        queues[least].append(sentence)
-        loads[least] += lengths[sentence]
-    ranks = np.argsort(-loads, kind="stable")
+    queues, starts = queue(lengths, max(1, min(num_slots, int(np.count_nonzero(lengths)))))
+    ends_at = starts + lengths
+    loads = np.zeros(queues.max(initial=-1) + 1, dtype=np.int64)
+    np.maximum.at(loads, queues[queues >= 0], ends_at[queues >= 0])
+    ranks = np.argsort(np.argsort(-loads, kind="stable"), kind="stable")  # a queue's slot: the fullest is first
     steps = int(loads.max(initial=0))
-    visits, begins, ends = (np.full((steps, len(queues)), -1, dtype=np.int64) for _ in range(3))
-    for slot, queue in enumerate(ranks):
-        t = 0
-        for sentence in queues[queue]:
-            tokens = np.arange(offsets[sentence], offsets[sentence + 1])
-            visits[t : t + len(tokens), slot] = tokens[::-1] if reverse else tokens
-            begins[t, slot] = ends[t + len(tokens) - 1, slot] = sentence
-            t += len(tokens)
+    visits, begins, ends = (np.full((steps, len(loads)), -1, dtype=np.int64) for _ in range(3))
+    for sentence in np.flatnonzero(queues >= 0):
+        slot, start, end = ranks[queues[sentence]], starts[sentence], ends_at[sentence]
+        tokens = np.arange(offsets[sentence], offsets[sentence + 1])
+        visits[start:end, slot] = tokens[::-1] if reverse else tokens
+        begins[start, slot] = ends[end - 1, slot] = sentence
     return visits, begins, ends, (visits >= 0).sum(axis=1)

@@ -16,11 +16,11 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from elmo.kernels.lstm_cuda import tanh
+from elmo.kernels.cells_cuda import cell_forward, hand_on
+from elmo.kernels.record import record
 
 log = logging.getLogger(__name__)
 
-BLOCK = 1024  # cells a program works on
 ROWS_AT_ONCE = 16_384  # rows of all steps of a stretch: bounds the memory of layers
 LONGEST = 32  # steps of a stretch
 
@@ -82,7 +82,8 @@ class Stretch:
         if (steps, top) not in self._graphs:
             carried = self._cells.clone(), self.rows[:, :, 0].clone()  # trying out moves the state
             try:
-                self._graphs[steps, top] = self._recorded(steps, top)
+                with torch.cuda.device(self.rows.device):
+                    self._graphs[steps, top], _ = record(lambda: self._launch(steps, top))
             except RuntimeError as error:
                 log.warning("steps could not be recorded as a CUDA graph and are launched one by one: %s", error)
                 self._record = False
@@ -92,51 +93,35 @@ class Stretch:
                 self.rows[:, :, 0].copy_(carried[1])
         return self._graphs[steps, top]
 
-    def _recorded(self, steps: int, top: int) -> torch.cuda.CUDAGraph:
-        device = self.rows.device
-        aside = torch.cuda.Stream(device)
-        aside.wait_stream(torch.cuda.current_stream(device))
-        with torch.cuda.stream(aside):  # kernels are compiled and libraries set up before anything is recorded
-            self._launch(steps, top)
-        torch.cuda.current_stream(device).wait_stream(aside)
-        graph = torch.cuda.CUDAGraph()
-        # thread_local: another thread may pin memory meanwhile
-        with torch.cuda.graph(graph, stream=aside, capture_error_mode="thread_local"):
-            self._launch(steps, top)
-        return graph
-
     def _launch(self, steps: int, top: int) -> None:
         layers, rows = self._layers, self.rows
         _, D, P = layers.h.shape
-        H = layers.c.shape[2]
-        R, stride = self._num_rows, rows.stride(1)
-        wide = triton.next_power_of_2(P)
-        block = min(BLOCK, triton.next_power_of_2(H))
+        keep = self.keep[:, None].expand(-1, D, -1)  # (C, D, R)
         cell_clip, proj_clip = float(layers.cell_clip or 0.0), float(layers.proj_clip or 0.0)
-        _begin_kernel[(top * D * R,)](rows, layers.h, self.keep, rows.stride(0), stride, D, R, P, BLOCK=wide)
+        _begin_kernel[(top * D * self._num_rows,)](
+            rows, layers.h, self.keep, rows.stride(0), rows.stride(1), D, self._num_rows, P,
+            BLOCK=triton.next_power_of_2(P),
+        )  # fmt: skip
         for number in range(top):
-            projection = layers.projections[number]
-            hidden = self._inner if projection is None else self._hidden
+            projection, cells = layers.projections[number], self._cells[number]
             for t in range(steps):
-                last = t + 1 == steps
+                last = t + 1 == steps  # whether h is kept into the next stretch is the next stretch's business
                 torch.bmm(rows[number, :, t], layers.kernels[number], out=self._gates)
-                _cell_kernel[(D * R, triton.cdiv(H, block))](
-                    self._gates, layers.biases[number], self._cells[number], layers.c[number], self._inner,
-                    self.keep[t], R, H, cell_clip, CLIP=cell_clip > 0, BLOCK=block,
+                cell_forward(
+                    self._gates, layers.biases[number], cells, cells, self._inner, keep[t], layers.c[number],
+                    clip=cell_clip,
                 )  # fmt: skip
                 if projection is not None:
                     torch.bmm(self._inner, projection, out=self._hidden)
-                _finish_kernel[(D * R,)](
-                    hidden, rows[number, :, t], rows[number + 1, :, t], rows[number, :, 0 if last else t + 1],
-                    layers.h[number], self.keep[t if last else t + 1], stride, R, P, proj_clip,
-                    CLIP=proj_clip > 0 and projection is not None, SKIP=layers.skip and number > 0, LAST=last,
-                    BLOCK=wide,
-                )  # fmt: skip
-
-
-@triton.jit
-def _clipped(x, clip):  # type: ignore[no-untyped-def]  # Triton compiles it
-    return tl.where(x > clip, clip, tl.where(x < -clip, -clip, x))  # not a number stays visible
+                hand_on(
+                    self._inner if projection is None else self._hidden,
+                    rows[number + 1, :, t, :, :P],
+                    rows[number, :, 0 if last else t + 1, :, P:],
+                    None if last else keep[t + 1],
+                    layers.h[number],
+                    clip=0.0 if projection is None else proj_clip,
+                    skip=rows[number, :, t, :, :P] if layers.skip and number else None,
+                )
 
 
 @triton.jit
@@ -151,51 +136,3 @@ def _begin_kernel(  # type: ignore[no-untyped-def]  # Triton compiles it
     if tl.load(keep + r) == 0:
         h = tl.load(first + (layer * D + d) * P + cols, mask=inside, other=0.0)
         tl.store(rows + layer * layer_stride + d * stride + r * 2 * P + P + cols, h, mask=inside)
-
-
-@triton.jit
-def _cell_kernel(  # type: ignore[no-untyped-def]  # Triton compiles it
-    gates, bias, cells, first, inner, keep, R, H, clip, CLIP: tl.constexpr, BLOCK: tl.constexpr
-):
-    row = tl.program_id(0).to(tl.int64)
-    d, r = row // R, row % R
-    cols = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
-    inside = cols < H
-    at, b_at = gates + row * 4 * H + cols, bias + d * 4 * H + cols
-    i = tl.load(at, mask=inside, other=0.0).to(tl.float32) + tl.load(b_at, mask=inside, other=0.0)
-    j = tl.load(at + H, mask=inside, other=0.0).to(tl.float32) + tl.load(b_at + H, mask=inside, other=0.0)
-    f = tl.load(at + 2 * H, mask=inside, other=0.0).to(tl.float32) + tl.load(b_at + 2 * H, mask=inside, other=0.0)
-    o = tl.load(at + 3 * H, mask=inside, other=0.0).to(tl.float32) + tl.load(b_at + 3 * H, mask=inside, other=0.0)
-    if tl.load(keep + r) != 0:
-        before = tl.load(cells + row * H + cols, mask=inside, other=0.0)
-    else:
-        before = tl.load(first + d * H + cols, mask=inside, other=0.0)
-    c = tl.sigmoid(f) * before + tl.sigmoid(i) * tanh(j)
-    if CLIP:
-        c = _clipped(c, clip)
-    tl.store(cells + row * H + cols, c, mask=inside)
-    tl.store(inner + row * H + cols, (tl.sigmoid(o) * tanh(c)).to(inner.dtype.element_ty), mask=inside)
-
-
-@triton.jit
-def _finish_kernel(  # type: ignore[no-untyped-def]  # Triton compiles it
-    hidden, here, above, following, first, keep, stride, R, P, clip,
-    CLIP: tl.constexpr, SKIP: tl.constexpr, LAST: tl.constexpr, BLOCK: tl.constexpr,
-):  # fmt: skip
-    """The clipped output, to where the layer above reads it and to where the next step does."""
-    row = tl.program_id(0).to(tl.int64)
-    d, r = row // R, row % R
-    cols = tl.arange(0, BLOCK)
-    inside = cols < P
-    at = d * stride + r * 2 * P + cols
-    h = tl.load(hidden + row * P + cols, mask=inside, other=0.0)
-    if CLIP:
-        h = _clipped(h.to(tl.float32), clip).to(hidden.dtype.element_ty)
-    if SKIP:
-        x = tl.load(here + at, mask=inside, other=0.0).to(tl.float32)
-        tl.store(above + at, (h.to(tl.float32) + x).to(hidden.dtype.element_ty), mask=inside)
-    else:
-        tl.store(above + at, h, mask=inside)
-    if not LAST:  # whether the state is kept into the next stretch is the next stretch's business
-        h = tl.where(tl.load(keep + r) != 0, h, tl.load(first + d * P + cols, mask=inside, other=0.0))
-    tl.store(following + at + P, h, mask=inside)

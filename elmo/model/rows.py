@@ -53,7 +53,7 @@ def fused_rows(
     """The same through a twin that runs one layer of both directions."""
     first = stacks[0]
     assert isinstance(first, LSTMStack)
-    x = x.transpose(1, 2).contiguous()  # (D, T, B, P)
+    x = x.transpose(1, 2)  # (D, T, B, P)
     keep = None if fresh is None else (~fresh).transpose(1, 2).contiguous().to(x.dtype)  # (D, T, B)
     hs, cs = [], []
     for number in range(len(first.layers)):

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from elmo.kernels.record import record
 from elmo.model.lstm import State
 from elmo.pretrain.feed import Feed
 
@@ -60,21 +61,11 @@ class Graphs:
         return recorded.losses, State(recorded.after.h.clone(), recorded.after.c.clone())
 
     def _record(self, feed: Feed, state: State) -> _Recorded:
-        device = state.h.device
-        aside = torch.cuda.Stream(device)
-        aside.wait_stream(torch.cuda.current_stream(device))
-        with torch.cuda.stream(aside):  # kernels are compiled and libraries set up before anything is recorded
-            for _ in range(2):
-                self._clear()
-                self._gradients(feed, state)
-        torch.cuda.current_stream(device).wait_stream(aside)
-        self._clear()
-        graph = torch.cuda.CUDAGraph()
-        # thread_local: the prefetching threads may pin memory meanwhile
-        with torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"):
-            losses, after = self._gradients(feed, state)
-        return _Recorded(graph, feed, losses, after, [parameter.grad for parameter in self._parameters])
+        def step() -> tuple[Tensor, State]:
+            for parameter in self._parameters:
+                parameter.grad = None
+            return self._gradients(feed, state)
 
-    def _clear(self) -> None:
-        for parameter in self._parameters:
-            parameter.grad = None
+        with torch.cuda.device(state.h.device):
+            graph, (losses, after) = record(step, self._pool)
+        return _Recorded(graph, feed, losses, after, [parameter.grad for parameter in self._parameters])

@@ -1,0 +1,243 @@
+"""What stands between the products of projected LSTM steps, a Triton kernel each: gates to cells, outputs to readers.
+
+One step of both directions at a time, forward for training and embedding alike, backward for training. Tensors may be
+slices of larger ones: directions and rows at any stride, a row's numbers side by side. Shapes: D directions, B rows,
+P projection, H cells.
+"""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+from torch import Tensor
+
+BLOCK = 1024  # cells a program works on
+
+
+def cell_forward(
+    gates: Tensor,
+    bias: Tensor,
+    before: Tensor,
+    after: Tensor,
+    inner: Tensor,
+    keep: Tensor | None = None,
+    first: Tensor | None = None,
+    *,
+    clip: float,
+    forget_bias: float = 0.0,
+) -> None:
+    """Cells `after` (D, B, H), which may be `before` itself, and `inner` = sigmoid(o) * tanh(c) (D, B, H).
+
+    gates (D, B, 4H) are the products, bias (D, 4H) is added. Where keep (D, B) is 0 the cells before were `first`
+    (D, H; None: zero). clip 0: none.
+    """
+    D, B, H = inner.shape
+    block = min(BLOCK, triton.next_power_of_2(H))
+    _cell_forward_kernel[(D * B, triton.cdiv(H, block))](
+        gates, bias, before, after, inner, gates if keep is None else keep, bias if first is None else first,
+        gates.stride(0), before.stride(0), after.stride(0), inner.stride(0), 0 if keep is None else keep.stride(0),
+        B, H, clip, forget_bias,
+        HAS_KEEP=keep is not None, HAS_FIRST=first is not None, CLIP=clip > 0, BLOCK=block,
+    )  # fmt: skip
+
+
+def hand_on(
+    hidden: Tensor,
+    above: Tensor,
+    following: Tensor | None,
+    keep: Tensor | None = None,
+    first: Tensor | None = None,
+    *,
+    clip: float,
+    skip: Tensor | None = None,
+) -> None:
+    """The outputs (D, B, P), clipped, to where the layer above reads them and to where the next step does.
+
+    `above` may be `hidden` itself; it gets `skip` added. Where keep (D, B) is 0 the next step reads `first` (D, P;
+    None: zero) instead. All other tensors are (D, B, P).
+    """
+    D, B, P = hidden.shape
+    views = hidden, above, hidden if following is None else following, hidden if skip is None else skip
+    strides = [stride for view in views for stride in view.stride()[:2]]
+    _hand_on_kernel[(D * B,)](
+        *views, hidden if keep is None else keep, hidden if first is None else first,
+        *strides, 0 if keep is None else keep.stride(0), B, P, clip,
+        CLIP=clip > 0, SKIP=skip is not None, STORE=clip > 0 or above.data_ptr() != hidden.data_ptr(),
+        FOLLOWED=following is not None, HAS_KEEP=keep is not None, HAS_FIRST=first is not None,
+        BLOCK=triton.next_power_of_2(P),
+    )  # fmt: skip
+
+
+def outputs_backward(
+    d_out: Tensor, later: Tensor | None, out: Tensor, d_hidden: Tensor, keep: Tensor | None, *, clip: float
+) -> None:
+    """Gradient (D, B, P) of a step's unclipped output: of what was read above, and by the next step.
+
+    `later` (D, S, B, P) is what came back from the next step, in S parts to be added; keep (D, B) as that step had it.
+    """
+    D, B, P = out.shape
+    parts = d_out[:, None] if later is None else later
+    _outputs_backward_kernel[(D * B,)](
+        d_out, parts, out, d_hidden, d_out if keep is None else keep,
+        *d_out.stride()[:2], *parts.stride()[:3], out.stride(0), d_hidden.stride(0),
+        0 if keep is None else keep.stride(0), B, P, clip,
+        PARTS=0 if later is None else later.shape[1], HAS_KEEP=keep is not None, CLIP=clip > 0,
+        BLOCK=triton.next_power_of_2(P),
+    )  # fmt: skip
+
+
+def cell_backward(
+    gates: Tensor,
+    bias: Tensor,
+    before: Tensor,
+    d_inner: Tensor,
+    d_cell: Tensor,
+    d_gates: Tensor,
+    keep: Tensor | None,
+    *,
+    clip: float,
+    forget_bias: float,
+) -> None:
+    """Gradients d_gates (D, B, 4H) of a step's gates; d_cell (D, B, H) goes from the cells after to those before."""
+    D, B, H = d_inner.shape
+    _cell_backward_kernel[(D * B, triton.cdiv(H, BLOCK))](
+        gates, bias, before, d_inner, d_cell, d_gates, gates if keep is None else keep,
+        gates.stride(0), before.stride(0), d_gates.stride(0), 0 if keep is None else keep.stride(0),
+        B, H, clip, forget_bias, HAS_KEEP=keep is not None, CLIP=clip > 0, BLOCK=BLOCK,
+    )  # fmt: skip
+
+
+@triton.jit
+def _tanh(x):  # type: ignore[no-untyped-def]  # Triton compiles it
+    return 2.0 * tl.sigmoid(2.0 * x) - 1.0
+
+
+@triton.jit
+def _clipped(x, clip):  # type: ignore[no-untyped-def]  # Triton compiles it
+    return tl.where(x > clip, clip, tl.where(x < -clip, -clip, x))  # not a number stays visible
+
+
+@triton.jit
+def _biased(gate, bias, inside):  # type: ignore[no-untyped-def]  # Triton compiles it
+    products = tl.load(gate, mask=inside, other=0.0).to(tl.float32)
+    return products + tl.load(bias, mask=inside, other=0.0).to(tl.float32)
+
+
+@triton.jit
+def _cell_forward_kernel(  # type: ignore[no-untyped-def]  # Triton compiles it
+    gates, bias, before, after, inner, keep, first,
+    gate_stride, before_stride, after_stride, inner_stride, keep_stride, B, H, clip, forget_bias,
+    HAS_KEEP: tl.constexpr, HAS_FIRST: tl.constexpr, CLIP: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    row = tl.program_id(0).to(tl.int64)
+    d, b = row // B, row % B
+    cols = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    inside = cols < H
+    at, b_at = gates + d * gate_stride + b * 4 * H + cols, bias + d * 4 * H + cols
+    i = _biased(at, b_at, inside)
+    j = _biased(at + H, b_at + H, inside)
+    f = _biased(at + 2 * H, b_at + 2 * H, inside)
+    o = _biased(at + 3 * H, b_at + 3 * H, inside)
+    c = tl.load(before + d * before_stride + b * H + cols, mask=inside, other=0.0)
+    if HAS_KEEP:
+        start = tl.zeros([BLOCK], tl.float32)
+        if HAS_FIRST:
+            start = tl.load(first + d * H + cols, mask=inside, other=0.0)
+        c = tl.where(tl.load(keep + d * keep_stride + b) != 0, c, start)
+    c = tl.sigmoid(f + forget_bias) * c + tl.sigmoid(i) * _tanh(j)
+    if CLIP:
+        c = _clipped(c, clip)
+    tl.store(after + d * after_stride + b * H + cols, c, mask=inside)
+    m = tl.sigmoid(o) * _tanh(c)
+    tl.store(inner + d * inner_stride + b * H + cols, m.to(inner.dtype.element_ty), mask=inside)
+
+
+@triton.jit
+def _hand_on_kernel(  # type: ignore[no-untyped-def]  # Triton compiles it
+    hidden, above, following, skip, keep, first,
+    hidden_d, hidden_b, above_d, above_b, following_d, following_b, skip_d, skip_b, keep_d, B, P, clip,
+    CLIP: tl.constexpr, SKIP: tl.constexpr, STORE: tl.constexpr, FOLLOWED: tl.constexpr, HAS_KEEP: tl.constexpr,
+    HAS_FIRST: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    row = tl.program_id(0).to(tl.int64)
+    d, b = row // B, row % B
+    cols = tl.arange(0, BLOCK)
+    inside = cols < P
+    kind = hidden.dtype.element_ty
+    h = tl.load(hidden + d * hidden_d + b * hidden_b + cols, mask=inside, other=0.0)
+    if CLIP:
+        h = _clipped(h.to(tl.float32), clip).to(kind)
+    to = above + d * above_d + b * above_b + cols
+    if SKIP:
+        x = tl.load(skip + d * skip_d + b * skip_b + cols, mask=inside, other=0.0).to(tl.float32)
+        tl.store(to, (h.to(tl.float32) + x).to(kind), mask=inside)
+    elif STORE:
+        tl.store(to, h, mask=inside)
+    if FOLLOWED:
+        if HAS_KEEP:
+            start = tl.zeros([BLOCK], kind)
+            if HAS_FIRST:
+                start = tl.load(first + d * P + cols, mask=inside, other=0.0)
+            h = tl.where(tl.load(keep + d * keep_d + b) != 0, h, start)
+        tl.store(following + d * following_d + b * following_b + cols, h, mask=inside)
+
+
+@triton.jit
+def _outputs_backward_kernel(  # type: ignore[no-untyped-def]  # Triton compiles it
+    d_out, later, out, d_hidden, keep,
+    d_out_d, d_out_b, later_d, later_s, later_b, out_d, d_hidden_d, keep_d, B, P, clip,
+    PARTS: tl.constexpr, HAS_KEEP: tl.constexpr, CLIP: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    row = tl.program_id(0).to(tl.int64)
+    d, b = row // B, row % B
+    cols = tl.arange(0, BLOCK)
+    inside = cols < P
+    grad = tl.load(d_out + d * d_out_d + b * d_out_b + cols, mask=inside, other=0.0).to(tl.float32)
+    if PARTS:
+        back = tl.zeros([BLOCK], tl.float32)
+        for part in tl.static_range(PARTS):
+            at = later + d * later_d + part * later_s + b * later_b + cols
+            back += tl.load(at, mask=inside, other=0.0).to(tl.float32)
+        if HAS_KEEP:
+            back = back * tl.load(keep + d * keep_d + b).to(tl.float32)
+        grad += back
+    if CLIP:
+        h = tl.load(out + d * out_d + b * P + cols, mask=inside, other=0.0).to(tl.float32)
+        grad = tl.where(tl.abs(h) < clip, grad, 0.0)
+    tl.store(d_hidden + d * d_hidden_d + b * P + cols, grad.to(d_hidden.dtype.element_ty), mask=inside)
+
+
+@triton.jit
+def _cell_backward_kernel(  # type: ignore[no-untyped-def]  # Triton compiles it
+    gates, bias, cells, d_inner, d_cell, d_gates, keep,
+    gate_stride, cell_stride, d_gate_stride, keep_stride, B, H, clip, forget_bias,
+    HAS_KEEP: tl.constexpr, CLIP: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    row = tl.program_id(0).to(tl.int64)
+    d, b = row // B, row % B
+    cols = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    inside = cols < H
+    at, b_at = gates + d * gate_stride + b * 4 * H + cols, bias + d * 4 * H + cols
+    i = tl.sigmoid(_biased(at, b_at, inside))
+    j = _tanh(_biased(at + H, b_at + H, inside))
+    f = tl.sigmoid(_biased(at + 2 * H, b_at + 2 * H, inside) + forget_bias)
+    o = tl.sigmoid(_biased(at + 3 * H, b_at + 3 * H, inside))
+    before = tl.load(cells + d * cell_stride + b * H + cols, mask=inside, other=0.0)
+    stays = 1.0
+    if HAS_KEEP:
+        stays = tl.load(keep + d * keep_stride + b).to(tl.float32)
+        before = before * stays
+    raw = f * before + i * j  # the new cell, cheaper to make again than to read
+    squashed = _tanh(_clipped(raw, clip)) if CLIP else _tanh(raw)
+    place = row * H + cols
+    dm = tl.load(d_inner + place, mask=inside, other=0.0).to(tl.float32)
+    dc = tl.load(d_cell + place, mask=inside, other=0.0) + dm * o * (1 - squashed * squashed)
+    if CLIP:
+        dc = tl.where(tl.abs(raw) <= clip, dc, 0.0)
+    kind = d_gates.dtype.element_ty
+    to = d_gates + d * d_gate_stride + b * 4 * H + cols
+    tl.store(to, (dc * j * i * (1 - i)).to(kind), mask=inside)
+    tl.store(to + H, (dc * i * (1 - j * j)).to(kind), mask=inside)
+    tl.store(to + 2 * H, (dc * before * f * (1 - f)).to(kind), mask=inside)
+    tl.store(to + 3 * H, (dm * squashed * o * (1 - o)).to(kind), mask=inside)
+    tl.store(d_cell + place, dc * f * stays, mask=inside)
