@@ -15,8 +15,10 @@ sys.path.insert(0, str(ROOT / "runs" / "six_tasks"))
 import jobs  # noqa: E402  # a script's neighbour, found by the line above
 import prepare  # noqa: E402
 
+from elmo.analysis.layer_tables import LAYERS, PLACES, make_rows  # noqa: E402
 from elmo.errors import DataError  # noqa: E402
 from elmo.tasks.coref.data import read_examples  # noqa: E402
+from elmo.tasks.record import find_records  # noqa: E402
 
 ALL = jobs.all_jobs(list(jobs.SECONDS), 3, {})
 
@@ -62,6 +64,15 @@ def test_runs_that_choose_a_setting_see_no_test_file_and_the_best_on_dev_is_take
     )
     assert jobs.chosen("srl", tmp_path) == {"optim.lr": 1e-3}
     assert jobs.chosen("ner", tmp_path) == {}
+
+
+def test_every_cell_of_a_swept_task_is_in_its_tables():
+    records = find_records([ROOT / "runs" / "six_tasks" / "records"])
+    for kind in (LAYERS, PLACES):
+        rows = {row.task: row.ours for row in make_rows(kind, records)}
+        assert rows.keys() == set(jobs.SWEPT)
+        for scores in rows.values():
+            assert all(score is not None and len(score.values) >= 2 for score in scores)
 
 
 def test_coref_has_the_mentions_of_one_file_and_the_sentences_of_the_other(tmp_path):

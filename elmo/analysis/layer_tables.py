@@ -147,6 +147,8 @@ def as_values(kind: Kind, rows: Sequence[Row]) -> dict[str, Any]:
 
 def notes(rows: Sequence[Row]) -> list[str]:
     """What a reader must know to read the figures rightly."""
-    return [
+    found = [
         f"{row.title}: trained on {100 * row.share:g} percent of the training file." for row in rows if row.share < 1
     ]
+    seeds = [f"{row.title} {', '.join(str(len(s.values)) for s in row.ours if s is not None)}" for row in rows]
+    return [*found, f"Seeds, column by column: {'; '.join(seeds)}."] if rows else found

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from html import escape
+from itertools import groupby
 
 from elmo.analysis.svg import label, picture
 
@@ -115,9 +116,11 @@ def _axes(
 def _drawn(
     kind: str, line: Line, across: Callable[[float], float], up: Callable[[float], float], *, floor: float
 ) -> list[str]:
-    spread = [(x, y, d) for x, y, d in line.points if d is not None]
     parts = []
-    if len(spread) > 1:
+    for known, run in groupby(line.points, key=lambda point: point[2] is not None):
+        spread = [(x, y, d or 0.0) for x, y, d in run]
+        if not known or len(spread) < 2:  # a point without a deviation parts the band
+            continue
         above = [f"{across(x):.1f},{up(y + d):.1f}" for x, y, d in spread]
         below = [f"{across(x):.1f},{up(max(y - d, floor)):.1f}" for x, y, d in reversed(spread)]
         parts.append(f'<polygon class="{kind} band" points="{" ".join([*above, *below])}"/>')
@@ -125,7 +128,9 @@ def _drawn(
     parts.append(f'<polyline class="{kind}" points="{track}"/>')
     if len(line.points) <= 20:
         parts += [_mark(kind, across(x), up(y)) for x, y, _ in line.points]
-    for x, y, d in spread if len(line.points) <= 20 else ():
+    for x, y, d in line.points if len(line.points) <= 20 else ():
+        if d is None:
+            continue
         low, high = up(max(y - d, floor)), up(y + d)
         parts.append(f'<path class="{kind} mark" d="M{across(x):.1f} {low:.1f}V{high:.1f}"/>')
     return parts

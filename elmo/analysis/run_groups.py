@@ -16,6 +16,8 @@ _NO_DIFFERENCE = {  # settings in which runs of one group may differ
     "train.seed", "train.device", "train.precision", "elmo.cache", "elmo.cache_dir",
     "data.train", "data.dev", "data.test",  # told apart by their sha256
 }  # fmt: skip
+# settings that older records do not have, and the value by which runs go on as those did
+_ADDED = {"train.validate_after": 0}
 TITLES = {"squad": "SQuAD", "snli": "SNLI", "srl": "SRL", "coref": "Coref", "ner": "NER", "sst": "SST-5"}
 
 
@@ -40,13 +42,13 @@ def settings_key(record: Record, *, leaving: Collection[str] = ()) -> str:
     `leaving` names settings ("elmo.place") or sections ("elmo"). Without ELMo that section means nothing.
     """
     out = {*_NO_DIFFERENCE, *leaving, *(() if record["elmo"] else ("elmo",))}
-    kept = {
+    asked = {
         f"{section}.{name}": value
         for section, values in record["config"].items()
-        if isinstance(values, dict) and section not in out
+        if isinstance(values, dict)
         for name, value in values.items()
-        if f"{section}.{name}" not in out
     }
+    kept = {name: value for name, value in {**_ADDED, **asked}.items() if not {name, name.partition(".")[0]} & out}
     if "elmo.model" in kept:
         kept["elmo.model"] = record["elmo"]["sha256"]
     kept["words.vectors"] = (record.get("vectors") or {}).get("sha256")

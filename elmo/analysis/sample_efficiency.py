@@ -27,12 +27,13 @@ class Reach:
     baseline: float
     elmo: float | None  # over the seeds that got there; None: none did
     reached: int  # seeds
+    sooner: int  # seeds that got there after fewer updates than the baseline
     seeds: int
 
     @property
     def fewer(self) -> float | None:
-        """Percent of the baseline's updates that are saved."""
-        return None if self.elmo is None else 100 * (1 - self.elmo / self.baseline)
+        """Percent of the baseline's updates that are saved; None where a seed never got there."""
+        return 100 * (1 - self.elmo / self.baseline) if self.elmo is not None and self.reached == self.seeds else None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,9 +60,14 @@ class Efficiency:
     def title(self) -> str:
         return title_of(self.task)
 
+    @property
+    def largest(self) -> Share | None:
+        """The largest share whose updates can be compared."""
+        return next((share for share in reversed(self.shares) if share.reach is not None), None)
 
-def sample_efficiency(records: Sequence[Record]) -> list[Efficiency]:
-    """Every task that was trained on two or more shares of its file, with and without ELMo, in the paper's order."""
+
+def sample_efficiency(records: Sequence[Record], *, least_shares: int = 2) -> list[Efficiency]:
+    """Every task trained on so many shares of its file, with and without ELMo, in the paper's order."""
     found = []
     for task in sorted({r["task"] for r in records}, key=lambda t: (t not in TITLES, [*TITLES, t].index(t))):
         mine = [r for r in records if r["task"] == task]
@@ -69,7 +75,7 @@ def sample_efficiency(records: Sequence[Record]) -> list[Efficiency]:
         without = grouped([r for r in mine if r["elmo"] is None], leaving=VARIED)
         sets = [(runs, without.get(settings_key(runs[0], leaving=(*VARIED, "elmo")), [])) for runs in lines.values()]
         whole = [_efficiency(task, runs, base) for runs, base in sets if base]
-        whole = [one for one in whole if sum(s.baseline is not None and s.elmo is not None for s in one.shares) >= 2]
+        whole = [one for one in whole if _worth(one)[0] >= least_shares]
         if whole:
             found.append(max(whole, key=_worth))
     return found
@@ -113,6 +119,7 @@ def _reach(baseline: Sequence[Record], elmo: Sequence[Record]) -> Reach | None:
         baseline=sum(b["best"]["update"] for b, _ in pairs) / len(pairs),
         elmo=sum(there) / len(there) if there else None,
         reached=len(there),
+        sooner=sum(u is not None and u < b["best"]["update"] for (b, _), u in zip(pairs, found, strict=True)),
         seeds=len(pairs),
     )
 
@@ -149,22 +156,21 @@ def cells(share: Share) -> tuple[str, ...]:
     """One line of the table, as HEAD names it."""
     gain = share.elmo.mean - share.baseline.mean if share.baseline and share.elmo else None
     reach = share.reach
-    reached, fewer = "-", "-"
-    if reach is not None and reach.elmo is not None and reach.fewer is not None:
-        some = "" if reach.reached == reach.seeds else f" ({reach.reached} of {reach.seeds} seeds)"
-        reached, fewer = f"{reach.elmo:,.0f}{some}", f"{reach.fewer:.0f}%"
-    elif reach is not None:
-        reached = "not reached"
     return (
         f"{100 * share.share:g}%",
         f"{share.examples:,}",
         "-" if share.baseline is None else str(share.baseline),
         "-" if share.elmo is None else str(share.elmo),
         "-" if gain is None else f"{gain:+.2f}",
-        "-" if reach is None else f"{reach.baseline:,.0f}",
-        reached,
-        fewer,
+        *(("-", "-", "-") if reach is None else reach_cells(reach)),
     )
+
+
+def reach_cells(reach: Reach) -> tuple[str, str, str]:
+    """The baseline's update, that with ELMo, and the percent saved."""
+    some = "" if reach.reached == reach.seeds else f" ({reach.reached} of {reach.seeds} seeds)"
+    reached = "not reached" if reach.elmo is None else f"{reach.elmo:,.0f}{some}"
+    return f"{reach.baseline:,.0f}", reached, "-" if reach.fewer is None else f"{reach.fewer:.0f}%"
 
 
 def as_text(one: Efficiency) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -61,6 +62,10 @@ def run(
         kind, source, data, column=column, config=FitConfig(epochs=epochs, seed=seed), limit=limit, cache=cache,
         device=choose_device(device), show=True,
     )  # fmt: skip
+    asked = ["elmo", "probe", kind, *data, *(["--vectors", vectors] if vectors else ["--model", model])]
+    asked += ["--column", column] if kind == "pos" else []
+    asked += ["--epochs", str(epochs), "--seed", str(seed)] if kind in ("pos", "ner") else []
+    record["command"] = shlex.join([*asked, *(["--limit", str(limit)] if limit else [])])
     if out is not None:
         with atomic_file(out) as partial:
             partial.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")

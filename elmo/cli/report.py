@@ -52,8 +52,9 @@ def run(
         print(json.dumps({"files": [str(file) for file in files], "findings": [asdict(one) for one in found]}))
         return
     missing = sum(one.holds is None for one in found)
-    otherwise = [one.key for one in found if one.holds == -1]
     print(f"{files[-1]}: {len(evidence)} records, {len(page.sources)} sources")
     print(f"{sum(one.holds == 1 for one in found)} of {len(found)} findings as in the paper, {missing} without records")
-    if otherwise:
-        print(f"otherwise than in the paper: {', '.join(otherwise)} (explain them with --notes)")
+    for holds, words in ((-1, "otherwise than in the paper"), (0, "not told apart from chance")):
+        keys = [one.key for one in found if one.holds == holds]
+        if keys:
+            print(f"{words}: {', '.join(keys)} (explain with --notes)")

@@ -179,7 +179,8 @@ def keep(job: Job, out: Path) -> None:
     target = out / "records" / job.name.removeprefix("runs/")
     target.mkdir(parents=True, exist_ok=True)
     for name in KEPT:
-        shutil.copy(out / job.name / name, target / name)
+        if (out / job.name / name).exists():  # a record brought from elsewhere may come alone
+            shutil.copy(out / job.name / name, target / name)
 
 
 def score_of(job: Job, out: Path) -> str:

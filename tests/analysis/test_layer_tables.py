@@ -64,6 +64,7 @@ def test_the_whole_file_counts_before_a_share_of_it():
     (row,) = make_rows(LAYERS, [*small, *whole])
     assert row.ours[0].mean == 10
     assert "10 percent" in as_text(LAYERS, make_rows(LAYERS, small))
+    assert "NER 1, 1, 1, 1." in as_text(LAYERS, make_rows(LAYERS, small)), "how many seeds each column has"
 
 
 def test_device_and_cache_are_no_difference_and_a_baselines_elmo_settings_neither():
@@ -75,6 +76,17 @@ def test_device_and_cache_are_no_difference_and_a_baselines_elmo_settings_neithe
     other_model = task_record()
     other_model["elmo"] = {"model": "default", "sha256": "another"}
     assert settings_key(task_record()) != settings_key(other_model)
+
+
+def test_a_record_from_before_a_setting_meets_those_after_it():
+    older, newer = task_record(seed=0), task_record(seed=1)
+    newer["config"]["train"]["validate_after"] = 0
+    assert settings_key(older) == settings_key(newer)
+    newer["config"]["train"]["validate_after"] = 60
+    assert settings_key(older) != settings_key(newer)
+    assert settings_key(older, leaving=["train.validate_after"]) == settings_key(
+        newer, leaving=["train.validate_after"]
+    )
 
 
 def test_text_markdown_and_values_agree():

@@ -24,10 +24,9 @@ from elmo.analysis.report.as_html import PAPER_ADDRESS, as_html
 from elmo.analysis.report.as_markdown import as_markdown
 from elmo.analysis.report.collect import Evidence, Found, collect
 from elmo.analysis.report.page import Missing, short, short_command
-from elmo.analysis.report.patterns import compare, patterns
+from elmo.analysis.report.patterns import patterns
 from elmo.analysis.report.style import GROUNDS, MOODS, style_sheet
 from elmo.analysis.report.write import make_page, measure, write_page
-from elmo.analysis.run_groups import score
 from elmo.analysis.svg import COLORS, contrast
 from elmo.analysis.table1 import make_table
 from elmo.analysis.table1_picture import as_svg
@@ -139,7 +138,7 @@ def test_the_page_is_sound_and_holds_everything(tmp_path):
 def test_every_figure_of_ours_leads_to_its_command(tmp_path):
     page, _ = page_of(collect([write_all(tmp_path)]))
     html = as_html(page)
-    link = re.search(r'<a href="#(record-\d+)">62\.50 ± 0\.71</a>', html)  # SNLI, last layer alone: 62 and 63
+    link = re.search(r'<a href="#(record-\d+)">64\.50 ± 0\.71</a>', html)  # SNLI, last layer alone: 64 and 65
     assert link
     record = re.search(rf'<li id="{link[1]}">.*?</li>\n', html, re.S)[0]
     assert "SNLI with ELMo (top layers, λ 0.001, input), seeds 0, 1" in record
@@ -181,37 +180,48 @@ def measured(evidence: Evidence):
     return measure(evidence, as_values(make_table(evidence.tasks)))
 
 
-def test_a_difference_within_a_deviation_is_not_told_apart():
+def findings_of(*tasks, probes=()):
+    return {one.key: one for one in patterns(measured(Evidence(tasks=list(tasks), probes=list(probes))))}
+
+
+def test_a_difference_that_chance_makes_is_not_told_apart():
     records = [task_record(seed=s, elmo=e, test=60 + 4 * s + e) for s in (0, 1) for e in (False, True)]
-    found = {one.key: one for one in patterns(measured(Evidence(tasks=records)))}
-    assert found["elmo-helps"].holds == 0
-    assert found["elmo-helps"].here == "NER +1.00"
-    alone = {one.key: one for one in patterns(measured(Evidence(tasks=[r for r in records if r["seed"] == 0])))}
-    assert (alone["elmo-helps"].holds, alone["elmo-helps"].here) == (1, "NER +1.00 (one seed)")
+    gain = findings_of(*records)["elmo-helps"]
+    assert (gain.holds, gain.here) == (0, "NER +1.00")
     untrained = Found("p", probe_record("pos", trained=False, low=10, high=20))
-    assert {o.key: o.holds for o in patterns(measured(Evidence(probes=[untrained])))}["tags-lower"] is None
+    assert findings_of(probes=[untrained])["tags-lower"].holds is None
     upside_down = Found("p", probe_record("pos", low=10, high=20))
-    assert {o.key: o.holds for o in patterns(measured(Evidence(probes=[upside_down])))}["tags-lower"] == -1
+    assert findings_of(probes=[upside_down])["tags-lower"].holds == -1
 
 
-def test_two_figures_are_told_apart_beyond_the_larger_deviation():
-    def over_seeds(*values: float):
-        return score([task_record(seed=seed, test=value) for seed, value in enumerate(values)])
-
-    low, high = over_seeds(60.0, 60.5), over_seeds(61.0, 63.0)  # deviations 0.35 and 1.41, means 1.75 apart
-    assert (compare(high, low), compare(low, high)) == (1, -1)
-    assert compare(over_seeds(60.0, 63.0), low) == 0  # 1.25 apart, deviation 2.12
-    assert compare(over_seeds(60.1), over_seeds(60.0)) == 1
-    assert compare(low, None) is None
+def test_a_task_with_one_seed_is_held_to_the_deviation_of_the_others():
+    alone = [task_record("squad", elmo=e, test=60 + 6 * e) for e in (False, True)]
+    gain = findings_of(*alone)["elmo-helps"]
+    assert (gain.holds, gain.here) == (0, "SQuAD +6.00 (one seed)")
+    others = [task_record(seed=s, elmo=e, test=60 + s + 9 * e) for s in (0, 1) for e in (False, True)]
+    gain = findings_of(*alone, *others)["elmo-helps"]  # 0.71 over seeds: 4.30 * 0.71 * sqrt(2) = 4.3
+    assert (gain.holds, gain.cases) == (1, (2, 2))
 
 
-def test_a_probes_difference_must_be_larger_than_its_standard_error():
-    record = probe_record("wsd", low=64.0, high=64.4)
-    # 100 * sqrt(0.64 * 0.36 / n): 0.48 of 10,000 targets, 0.15 of 100,000
+def test_updates_are_saved_where_every_seed_saves_them():
+    def runs(seed: int, reached: int):
+        curve = [(10, 50.0), (40, 60.0)]
+        with_elmo = [(reached, 60.0), (90, 61.0)]
+        return [task_record(elmo=False, seed=seed, updates=curve), task_record(seed=seed, updates=with_elmo)]
+
+    every, some, none = ([*runs(0, 10), *runs(1, second)] for second in (20, 80, 80))
+    assert (findings_of(*every)["updates"].holds, findings_of(*every)["updates"].here) == (1, "NER 62% fewer")
+    assert findings_of(*some)["updates"].holds == 0
+    assert findings_of(*some)["updates"].here == "NER -12% fewer (1 of 2 seeds sooner)"
+    assert findings_of(*none[2:])["updates"].holds == -1
+
+
+def test_a_probes_difference_must_be_larger_than_twice_its_standard_error():
+    record = probe_record("wsd", low=64.0, high=64.8)
+    # of the difference: 100 * sqrt(2 * 0.64 * 0.36 / n): 0.68 of 10,000 targets, 0.21 of 100,000
     for count, holds in ((10_000, 0), (100_000, 1)):
         record["counts"] = {"targets": count}
-        found = patterns(measured(Evidence(probes=[Found("p", record)])))
-        assert {one.key: one.holds for one in found}["senses-upper"] == holds
+        assert findings_of(probes=[Found("p", record)])["senses-upper"].holds == holds
 
 
 def test_notes_explain_and_unknown_ones_are_refused(tmp_path):

@@ -38,7 +38,8 @@ def test_updates_saved_are_counted_seed_by_seed():
     (one,) = sample_efficiency(records)
     small, whole = one.shares
     assert (small.reach.baseline, small.reach.elmo, small.reach.reached, small.reach.seeds) == (300, 100, 1, 2)
-    assert small.reach.fewer == pytest.approx(100 * (1 - 100 / 300))
+    assert (small.reach.sooner, whole.reach.sooner) == (1, 1)
+    assert small.reach.fewer is None, "the seed that never got there would not be counted"
     assert whole.reach.fewer == pytest.approx(75)
     assert "(1 of 2 seeds)" in cells(small)[6]
     assert cells(whole)[5:] == ("1,000", "250", "75%")
@@ -58,6 +59,8 @@ def test_epochs_and_patience_may_differ_between_shares_but_nothing_else():
     other = [*pair(0.1, 0, [(1, 5.0)], [(1, 6.0)], dropout=0.9), *pair(1.0, 0, [(1, 7.0)], [(1, 8.0)])]
     assert sample_efficiency(other) == []  # with ELMo there is one share of each
     assert sample_efficiency([]) == []
+    (alone,) = sample_efficiency(pair(1.0, 0, [(8, 7.0)], [(2, 8.0)]), least_shares=1)
+    assert alone.largest.reach.fewer == pytest.approx(75)
 
 
 def test_scores_are_of_test_where_all_have_it():
@@ -94,6 +97,13 @@ def test_ticks_are_few_and_lie_where_the_values_are(low, factor):
     assert even[-1] >= high * (1 - 1e-6) - 1e-6
     assert 2 <= len(even) <= 8
     assert len(log_ticks(low, high)) >= 2
+
+
+def test_a_point_of_one_seed_parts_the_band():
+    points = [(1.0, 1.0, 0.1), (2.0, 2.0, 0.1), (3.0, 3.0, None), (4.0, 4.0, 0.1)]
+    drawn = ET.fromstring(line_chart("x", [Line(label="a", points=points)], title="t", x_label="x", y_label="y"))
+    (band,) = drawn.findall("{*}polygon")
+    assert len(band.get("points").split()) == 4, "over the first two points alone"
 
 
 def test_a_chart_of_one_point_or_none_still_draws():

@@ -25,6 +25,8 @@ def test_pos_prints_a_table_and_writes_the_record(tmp_path):
     assert first_words == ["layer", "0", "1", "2", "mix", "concat", "usual"]
     record = json.loads(out.read_text(encoding="utf-8"))
     assert record["counts"]["train_sentences"] == 6
+    asked = f"elmo probe pos {data} --model tiny-random --column xpos --epochs 12 --seed 0 --limit 6"
+    assert record["command"] == asked, "what `elmo report` shows beside the figures"
     assert record["vectors"]["trained"] is False
     assert record["scores"]["usual_tag"]["test"] == 100.0
     assert len(list(cache.glob("*.npy"))) == 1, "the three splits hold the same sentences"

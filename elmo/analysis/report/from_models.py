@@ -44,7 +44,7 @@ def language_model_section(evidence: Evidence, sources: Sources) -> Section:
 def name_of_run(path: str) -> str:
     """The folder of a training, and what its file begins with where several lie in one folder."""
     *folders, file = path.split("/")
-    start = re.sub(r"\.?(report|finetune)\.json$", "", file)
+    start = re.sub(r"\.?(report|finetune)?\.json$", "", file)
     return " ".join(part for part in (folders[-1] if folders else "", start) if part) or file
 
 

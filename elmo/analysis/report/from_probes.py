@@ -43,10 +43,17 @@ def probe_key(found: Found, sources: Sources) -> str:
 
 
 def probe_command(record: Mapping[str, Any]) -> str:
-    """The command that asks for the record again, DATA standing for the files the record names."""
-    vectors, settings = record["vectors"], record.get("settings", {})
-    static = "file_sha256" in vectors
-    words = ["elmo", "probe", str(record["probe"]), "DATA", "--vectors" if static else "--model", str(vectors["name"])]
+    """The command that asks for the record again; where it was not kept, DATA is a folder with the files it names."""
+    if "command" in record:
+        return str(record["command"])
+    vectors, settings, kind = record["vectors"], record.get("settings", {}), str(record["probe"])
+    if "file_sha256" in vectors and vectors.get("layers", 1) > 1:  # vectors of another program
+        call = f'from elmo.probes.run import run_probe; run_probe("{kind}", VECTORS, [DATA])'
+        return shlex.join(["python", "-c", call])
+    named = record.get("data", {}).values() if kind in ("pos", "ner", "similarity") else ()
+    files = [str(about["file"]) for about in named if "file" in about]
+    source = "--vectors" if "file_sha256" in vectors else "--model"
+    words = ["elmo", "probe", kind, *(files or ["DATA"]), source, str(vectors["name"])]
     if settings.get("column") == "upos":
         words += ["--column", "upos"]
     for name, usual in _OF_A_FIT.items():

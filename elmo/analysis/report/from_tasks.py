@@ -8,6 +8,7 @@ from typing import Any
 from elmo.analysis import sample_efficiency as efficiency
 from elmo.analysis.layer_tables import LAYERS, PLACES, Kind, Row, notes
 from elmo.analysis.mix_weights import MixRow, as_svg, layer_name
+from elmo.analysis.noise import Noise, compare, noise_of
 from elmo.analysis.report.page import Cell, Missing, Part, Picture, Section, Sources, Table
 from elmo.analysis.run_groups import Record, Score, title_of
 
@@ -132,18 +133,26 @@ def _compared(
     for row in rows:
         if row.paper is not None:
             lines.append([f"{row.title}, paper", *map(str, row.paper)])
-        best = max(score.mean for score in row.ours if score is not None)
-        cells = [sources.cell(score, strong=score is not None and score.mean == best) for score in row.ours]
+        best = max((score for score in row.ours if score is not None), key=lambda score: score.mean)
+        noise = noise_of(row.ours)
+        cells = [sources.cell(score, strong=_is_level(score, best, noise)) for score in row.ours]
         lines.append([f"{row.title}, here ({row.metric})", *cells])
     for task in (task for task in kind.paper if task not in shown):
         lines.append([f"{title_of(task)}, paper", *map(str, kind.paper[task])])
     caption = f"{kind.title}: the paper's figures and ours"
-    parts.append(Table(caption=caption, head=("Task", *kind.columns), rows=lines, notes=notes(rows)))
+    bold = ["Bold: the best of ours, and what is not told apart from it."] if rows else []
+    parts.append(Table(caption=caption, head=("Task", *kind.columns), rows=lines, notes=[*bold, *notes(rows)]))
     return Section(key=key, title=title, parts=parts)
 
 
-def efficiency_section(found: Sequence[efficiency.Efficiency], sources: TaskSources) -> Section:
-    """Figure 1."""
+def _is_level(score: Score | None, best: Score, noise: Noise | None) -> bool:
+    return score is best or (noise is not None and compare(best, score, noise) == 0)
+
+
+def efficiency_section(
+    found: Sequence[efficiency.Efficiency], updates: Sequence[efficiency.Efficiency], sources: TaskSources
+) -> Section:
+    """Figure 1 of the tasks with two shares or more, and the updates saved in each task."""
     text = "With 1 percent of the data and ELMo, SRL is about as good as with 10 percent without."
     parts: list[Part] = [f"The paper: {efficiency.PAPER} {text}"]
     if not found:
@@ -163,7 +172,22 @@ def efficiency_section(found: Sequence[efficiency.Efficiency], sources: TaskSour
             rows.append(cells)
         caption = f"{one.title}: {one.metric} on {one.split}; updates until dev is as good as the baseline's best"
         parts.append(Table(caption=caption, head=efficiency.HEAD, rows=rows))
+    saved = [_saved(one, one.largest, sources) for one in updates if one.largest is not None]
+    if saved:
+        caption = "Updates until dev is as good as the baseline's best, on the largest share of each task"
+        head = ("Task", "share", *efficiency.HEAD[5:], "Seeds")
+        parts.append(Table(caption=caption, head=head, rows=saved))
     return Section(key="efficiency", title="Sample efficiency (Figure 1)", parts=parts)
+
+
+def _saved(one: efficiency.Efficiency, share: efficiency.Share, sources: TaskSources) -> list[Cell | str]:
+    assert share.reach is not None
+    assert share.baseline is not None
+    assert share.elmo is not None
+    best, reached, fewer = efficiency.reach_cells(share.reach)
+    keys = [sources.key(side.paths) for side in (share.baseline, share.elmo)]
+    cells = [Cell(text=best, source=keys[0]), Cell(text=reached, source=keys[1]), Cell(text=fewer, strong=True)]
+    return [one.title, f"{100 * share.share:g}%", *cells, str(share.reach.seeds)]
 
 
 def mixes_section(rows: Sequence[MixRow], sources: TaskSources) -> Section:

@@ -1,6 +1,7 @@
 """The paper's findings, each held against the records: as there, not as there, not told apart, or nothing to tell by.
 
-A difference counts when it is larger than either side's deviation over seeds; of a probe, than its standard error.
+A difference between runs counts where chance makes one as large less than once in twenty times, judged by the deviation
+over seeds (elmo/analysis/noise.py); of a probe, where it is larger than twice its standard error.
 
 A finding that does not hold here is marked open until a note explains it (`elmo report --notes`).
 """
@@ -14,17 +15,22 @@ from typing import Any
 
 from elmo.analysis.layer_tables import Row
 from elmo.analysis.mix_weights import MixRow
+from elmo.analysis.noise import compare, noise_of, pooled, told_apart
 from elmo.analysis.report.collect import Found
 from elmo.analysis.report.from_probes import name_of, of_kind
 from elmo.analysis.report.page import Cell, Part, Section, Table
-from elmo.analysis.run_groups import Score
+from elmo.analysis.run_groups import Score, title_of
 from elmo.analysis.sample_efficiency import Efficiency
 
 NEAR_UNIFORM = 0.15  # how far a weight may lie from the plain average and still be called near it
 CLEARLY = 0.02  # how much more than the next a weight must be to be called the largest
+HOW_TOLD = (
+    "A difference between runs counts where chance makes one as large less than once in twenty times (Student's t, by "
+    "the deviation over seeds of a task's runs), one between a probe's layers where it is twice its standard error."
+)
 _VERDICTS = {  # holds -> mood, mark, words
     1: ("good", "✓", "as in the paper"),
-    0: ("even", "≈", "not told apart (within the noise)"),
+    0: ("even", "≈", "only in part as there, or not told apart from chance"),
     -1: ("bad", "✗", "otherwise than in the paper"),
     None: ("none", "–", "no records"),
 }
@@ -51,17 +57,9 @@ class Measured:
     layers: Sequence[Row]
     places: Sequence[Row]
     efficiency: Sequence[Efficiency]
+    updates: Sequence[Efficiency]  # of tasks with one share too
     mixes: Sequence[MixRow]
     probes: Sequence[Found]
-
-
-def compare(one: Score | None, other: Score | None) -> int | None:
-    """1 where `one` is better by more than either's deviation, -1 where it is worse by more, 0 between."""
-    if one is None or other is None:
-        return None
-    noise = max(one.deviation or 0.0, other.deviation or 0.0)
-    gap = one.mean - other.mean
-    return 0 if abs(gap) <= noise else 1 if gap > 0 else -1
 
 
 def patterns(measured: Measured) -> list[Pattern]:
@@ -75,7 +73,7 @@ def patterns(measured: Measured) -> list[Pattern]:
         _senses(measured.probes),
         _tags(measured.probes),
         _shares(measured.efficiency),
-        _updates(measured.efficiency),
+        _updates(measured.updates),
         _input_mixes([row for row in measured.mixes if row.place == "input"]),
         _output_mixes([row for row in measured.mixes if row.place == "output"]),
     ]
@@ -86,15 +84,20 @@ def patterns_section(found: Sequence[Pattern], notes: Mapping[str, str]) -> Sect
     rows: list[list[Cell | str]] = []
     for one in found:
         mood, mark, words = _VERDICTS[one.holds]
+        as_there, count = one.cases
+        if one.holds == 0:
+            words = f"as there in {as_there} of {count}, the rest not" if as_there else "not"
+            words += " told apart from chance"
+        elif one.holds == -1 and count > 1:
+            words += f", {as_there} of {count} as there"
         verdict = f"{mark} {words}"
-        if one.holds in (-1, 0) and one.cases[1] > 1:
-            verdict += f", {one.cases[0]} of {one.cases[1]} as there"
         why = notes.get(one.key, "") if one.holds in (-1, 0) else ""
         verdict += "; open" if one.holds in (-1, 0) and not why else ""
         claim, said = Cell(text=one.claim, source=one.section), Cell(text=verdict, mood=mood, why=why)
         rows.append([claim, said, one.paper, one.here])
     head = ("Finding", "Verdict", "Paper", "Here")
-    parts: list[Part] = [Table(caption="The paper's findings, held against the records", head=head, rows=rows)]
+    caption = "The paper's findings, held against the records"
+    parts: list[Part] = [Table(caption=caption, head=head, rows=rows, notes=[HOW_TOLD])]
     return Section(key="findings", title="Findings", parts=parts)
 
 
@@ -116,14 +119,17 @@ def _held(verdicts: Sequence[int | None]) -> dict[str, Any]:
 
 def _gains(rows: Sequence[Mapping[str, Any]]) -> Pattern:
     both = [row for row in rows if row["absolute"] is not None and row["same_data"]]
-    verdicts = []
-    for row in both:
-        noise = max(row["baseline"]["deviation"] or 0.0, row["elmo"]["deviation"] or 0.0)
-        verdicts.append(0 if abs(row["absolute"]) <= noise else 1 if row["absolute"] > 0 else -1)
+    seeds = [(len(row["baseline"]["seeds"]), len(row["elmo"]["seeds"])) for row in both]
+    own = [
+        pooled((row[side]["deviation"], count) for side, count in zip(("baseline", "elmo"), counts, strict=True))
+        for row, counts in zip(both, seeds, strict=True)
+    ]
+    # a task with single seeds is held to the largest deviation of the others
+    usual = max((noise for noise in own if noise is not None), key=lambda noise: noise.deviation, default=None)
+    verdicts = [told_apart(row["absolute"], n, noise or usual) for row, n, noise in zip(both, seeds, own, strict=True)]
     here = ", ".join(
-        f"{row['paper']['title']} {row['absolute']:+.2f}"
-        + (" (one seed)" if row["baseline"]["deviation"] is None or row["elmo"]["deviation"] is None else "")
-        for row in both
+        f"{row['paper']['title']} {row['absolute']:+.2f}" + (" (one seed)" if 1 in counts else "")
+        for row, counts in zip(both, seeds, strict=True)
     )
     paper = "all six, by 0.7 to 4.7 points"
     claim = "ELMo improves every task"
@@ -134,7 +140,7 @@ def _gains(rows: Sequence[Mapping[str, Any]]) -> Pattern:
 def _layers(rows: Sequence[Row], key: str, claim: str, paper: str, better: int, worse: int) -> Pattern:
     pairs = [(row.title, row.ours[better], row.ours[worse]) for row in rows]
     here = [f"{title} {a.mean - b.mean:+.2f}{_seeds(a, b)}" for title, a, b in pairs if a is not None and b is not None]
-    held = _held([compare(a, b) for _, a, b in pairs])
+    held = _held([compare(row.ours[better], row.ours[worse], noise_of(row.ours)) for row in rows])
     return Pattern(key=key, claim=claim, paper=paper, section="layers", here=", ".join(here) or "-", **held)
 
 
@@ -146,7 +152,8 @@ def _places(rows: Sequence[Row]) -> Pattern:
         here.append(f"{row.title} {best}{_seeds(*filled.values())}")
         if row.paper is not None and len(filled) == 3:
             wanted = ("input", "both", "output")[row.paper.index(max(row.paper))]
-            others = [compare(filled[wanted], s) for name, s in filled.items() if name != wanted]
+            noise = noise_of(row.ours)
+            others = [compare(filled[wanted], s, noise) for name, s in filled.items() if name != wanted]
             verdicts.append(min(verdict for verdict in others if verdict is not None))
     paper = "both for SQuAD and SNLI, input for SRL"
     claim = "The best place depends on the task"
@@ -179,11 +186,14 @@ def _tags(probes: Sequence[Found]) -> Pattern:
 
 
 def _gap(found: Found, figure: Callable[[Mapping[str, Any]], float], counted: str) -> tuple[str, float, float, float]:
-    """Whose vectors, the first layer's figure, the top layer's, and a figure's standard error over what was counted."""
+    """Whose vectors, the first layer's figure, the top layer's, and what their difference must exceed.
+
+    That is twice its standard error over what was counted, as if the layers had been read on different words.
+    """
     views = found.values["scores"]["views"]
     low, high = figure(views["1"]), figure(views[str(max(int(view) for view in views if view.isdigit()))])
     count = found.values.get("counts", {}).get(counted)
-    return name_of(found.values["vectors"]), low, high, math.sqrt(low * (100 - low) / count) if count else 0.0
+    return name_of(found.values["vectors"]), low, high, 2 * math.sqrt(2 * low * (100 - low) / count) if count else 0.0
 
 
 def _gap_pattern(
@@ -200,9 +210,11 @@ def _shares(found: Sequence[Efficiency]) -> Pattern:
     verdicts, here = [], []
     for one in found:
         both = [s for s in one.shares if s.baseline is not None and s.elmo is not None]
-        verdicts += [compare(s.elmo, s.baseline) for s in both]
+        verdicts += [compare(s.elmo, s.baseline, noise_of((s.elmo, s.baseline))) for s in both]
         gains = ", ".join(
-            f"{100 * s.share:g}% {s.elmo.mean - s.baseline.mean:+.1f}" for s in both if s.elmo and s.baseline
+            f"{100 * s.share:g}% {s.elmo.mean - s.baseline.mean:+.1f}{_seeds(s.elmo, s.baseline)}"
+            for s in both
+            if s.elmo and s.baseline
         )
         here.append(f"{one.title}: {gains}")
     claim = "ELMo is better with every share of the data"
@@ -215,12 +227,14 @@ def _shares(found: Sequence[Efficiency]) -> Pattern:
 def _updates(found: Sequence[Efficiency]) -> Pattern:
     verdicts, here = [], []
     for one in found:
-        reach = next((s.reach for s in reversed(one.shares) if s.reach is not None), None)
+        reach = one.largest.reach if one.largest else None
         if reach is not None:
-            fewer = reach.fewer if reach.reached == reach.seeds else None
-            verdicts.append(-1 if fewer is None or fewer < 0 else 1 if fewer > 0 else 0)
-            said = f"{fewer:.0f}% fewer" if fewer is not None else f"{reach.reached} of {reach.seeds} seeds reach it"
-            here.append(f"{one.title} {said}")
+            level = reach.sooner or reach.fewer == 0
+            verdicts.append(1 if reach.sooner == reach.seeds else 0 if level else -1)
+            reached = f"{reach.reached} of {reach.seeds} seeds reach it"
+            said = reached if reach.fewer is None else f"{reach.fewer:.0f}% fewer"
+            some = "" if reach.sooner in (0, reach.seeds) else f" ({reach.sooner} of {reach.seeds} seeds sooner)"
+            here.append(f"{one.title} {said}{some}")
     claim = "ELMo reaches the baseline's best in fewer updates"
     paper = "SRL: 98% fewer"
     here_all = ", ".join(here) or "-"
@@ -230,7 +244,7 @@ def _updates(found: Sequence[Efficiency]) -> Pattern:
 
 def _input_mixes(rows: Sequence[MixRow]) -> Pattern:
     usual = [row for row in rows if len(row.weights) > 2]
-    here = ", ".join(f"{row.title} {' '.join(f'{w:.2f}' for w in row.weights)}" for row in usual)
+    here = _by_task(usual, lambda row: f"{row.weights[1]:.2f}")
     verdicts = []
     for row in usual:
         ahead = row.weights[1] - max(weight for layer, weight in enumerate(row.weights) if layer != 1)
@@ -238,14 +252,23 @@ def _input_mixes(rows: Sequence[MixRow]) -> Pattern:
         verdicts.append(0 if abs(ahead) <= noise else 1 if ahead > 0 else -1)
     claim = "At the input, tasks favour the first biLSTM layer"
     held = _held(verdicts)
-    return Pattern(key="mix-input", claim=claim, paper="all tasks", section="mixes", here=here or "-", **held)
+    here = f"its weight: {here}" if here else "-"
+    return Pattern(key="mix-input", claim=claim, paper="all tasks", section="mixes", here=here, **held)
 
 
 def _output_mixes(rows: Sequence[MixRow]) -> Pattern:
-    here = ", ".join(f"{row.title} {' '.join(f'{w:.2f}' for w in row.weights)}" for row in rows)
+    here = _by_task(rows, lambda row: f"{min(row.weights):.2f} to {max(row.weights):.2f}")
     far = [max(abs(weight - 1 / len(row.weights)) for weight in row.weights) for row in rows]
     verdicts = [1 if distance <= NEAR_UNIFORM else -1 for distance in far]
     claim = "At the output, the weights are near uniform"
     held = _held(verdicts)
     paper = "SNLI and SQuAD"
     return Pattern(key="mix-output", claim=claim, paper=paper, section="mixes", here=here or "-", **held)
+
+
+def _by_task(rows: Sequence[MixRow], said: Callable[[MixRow], str]) -> str:
+    """Each task once, with what is said of its mixes: ELMo in one place, in both."""
+    tasks: dict[str, list[str]] = {}
+    for row in rows:
+        tasks.setdefault(title_of(row.task), []).append(said(row))
+    return ", ".join(f"{task} {' and '.join(found)}" for task, found in tasks.items())

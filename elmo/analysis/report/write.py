@@ -39,6 +39,7 @@ def measure(evidence: Evidence, table: Sequence[Mapping[str, Any]]) -> Measured:
         layers=make_rows(LAYERS, evidence.tasks),
         places=make_rows(PLACES, evidence.tasks),
         efficiency=sample_efficiency(evidence.tasks),
+        updates=sample_efficiency(evidence.tasks, least_shares=1),
         mixes=mix_rows(evidence.tasks),
         probes=evidence.probes,
     )
@@ -66,7 +67,7 @@ def make_page(
         neighbours_section(evidence, sources),
         wsd_section(evidence.probes, sources),
         pos_section(evidence.probes, sources),
-        efficiency_section(measured.efficiency, tasks),
+        efficiency_section(measured.efficiency, measured.updates, tasks),
         mixes_section(measured.mixes, tasks),
         contexts_section(evidence, sources),
         language_model_section(evidence, sources),
