@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -41,7 +42,9 @@ def run(
     if scores is not None:
         _write_scores(lm, read_sentences(files, reading), scores)
     if as_json:
-        print(json.dumps(found))
+        asked = ["elmo", "perplexity", model, *files, *(["--tokenize", tokenize] if tokenize else [])]
+        command = shlex.join([*asked, *([] if carried else ["--no-carried"]), "--json"])
+        print(json.dumps({"command": command, "files": files, **found}))
         return
     rows = {**found.get("by_source", {}), "all" if "by_source" in found else "text": found}
     print(f"{'':24} {'words':>10} {'unknown':>8}  {'state':8} {'forward':>9} {'backward':>9} {'mean':>9}")

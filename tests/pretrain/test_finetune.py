@@ -145,6 +145,19 @@ def test_two_ways_to_measure_agree(place: Path, capsys) -> None:
     assert found["predictions"] == expected.num_predictions
 
 
+def test_a_report_reads_what_was_measured(place: Path, tmp_path: Path, capsys) -> None:
+    model, texts = str(place / "run" / "model"), [str(place / name) for name in ("old_test.txt", "new_test.txt")]
+    done = elmo_inside(capsys, "perplexity", model, *texts, "--json", "--workers", "1", "--device", "cpu")
+    found = json.loads(done.stdout)
+    (tmp_path / "found.json").write_text(done.stdout)
+    assert elmo_inside(capsys, "report", str(tmp_path / "found.json"), "-o", str(tmp_path / "page")).returncode == 0
+    page = (tmp_path / "page" / "README.md").read_text()
+    for figures in (found, *found["by_source"].values()):
+        assert f"{figures['reset']['mean']:.1f}" in page
+    assert "elmo perplexity" in page
+    assert str(place) not in page  # where a machine keeps its files is its own business
+
+
 def test_a_model_that_reads_words_is_refused(place: Path, tmp_path: Path) -> None:
     pretrain(
         settings(place / "old.txt", {"model": {"chars": None, "words": {"num_words": 1, "word_dim": 6}}}), tmp_path

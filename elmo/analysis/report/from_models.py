@@ -81,13 +81,21 @@ def _other_text(found: Found, sources: Sources) -> Table:
     """What `elmo perplexity` found on files of any kind."""
     values = found.values
     names = [str(file).split("/")[-1] for file in values["files"]]
-    files, command = ", ".join(names), shlex.join(["elmo", "perplexity", "MODEL", *names, "--json"])
+    files, several = ", ".join(names), values.get("by_source") or {}
+    command = values.get("command") or shlex.join(["elmo", "perplexity", "MODEL", *names, "--json"])
     facts = {name: values[name] for name in ("files", "words", "unknown", "definition")}
-    key = sources.add(f"Perplexity of {files}", paths=[found.path], command=command, facts=facts)
-    rows: list[list[Cell | str]] = [[files, *_directions(values["reset"], key, strong=True)]]
-    head = ("Text", "Forward", "Backward", "Mean", "Predictions")
-    note = f"{values['words']:,} words, {100 * values['unknown']:.1f}% of them outside the vocabulary; state reset."
-    return Table(caption="Perplexity of text of another source", head=head, rows=rows, notes=[note])
+    title = f"Perplexity of {files if len(names) < 4 else f'{len(names)} files'}"
+    key = sources.add(title, paths=[found.path], command=command, facts=facts)
+    rows: list[list[Cell | str]] = []
+    for name, one in {**several, "all text" if several else files: values}.items():
+        *means, predictions = _directions(one["reset"], key, strong=one is values)
+        carried = Cell(text=f"{one['carried']['mean']:.1f}", source=key) if one.get("carried") else "-"
+        shown = name.split("/")[-1].split(".txt")[0]
+        rows.append([shown, *means, carried, f"{100 * one['unknown']:.1f}%", predictions])
+    head = ("Text", "Forward", "Backward", "Mean", "Mean, state carried", "Unknown", "Predictions")
+    note = f"{values['words']:,} words; unknown: outside the vocabulary; state reset at each sentence, or carried."
+    caption = f"Perplexity of {'held-out text by source' if several else 'other text'}"
+    return Table(caption=caption, head=head, rows=rows, notes=[note])
 
 
 def _finetuned(name: str, values: Mapping[str, Any], key: str) -> Table:
