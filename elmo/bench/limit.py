@@ -1,7 +1,8 @@
 """What the hardware would allow: the products that must be made, over the speed of a large product measured here.
 
 The products are those that are left when each distinct word of a call is encoded once and its input product is made
-once. Nothing else is counted, so a share of the limit is a share of what multiplying alone would reach.
+once. What a sentence's boundaries leave behind is the same for all sentences and is not counted, nor is anything but
+products: a share of the limit is a share of what multiplying alone would reach.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ def operations(config: BiLMConfig, calls: Sequence[Sentences]) -> float:
     P, H, L = lstm.proj_dim, lstm.cell_dim, lstm.num_layers
     for sentences in calls:
         words = {token for sentence in sentences for token in sentence}
-        num_tokens = sum(len(sentence) + 2 for sentence in sentences)
+        num_tokens = sum(map(len, sentences))
         total += _encoding(config, words)
         projection = 2 * P * H if lstm.projects else 0
         once, again = 8 * P * H, L * 8 * P * H + (L - 1) * 8 * P * H + L * projection

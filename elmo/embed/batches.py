@@ -12,11 +12,12 @@ import torch
 from torch import Tensor
 
 from elmo.embed.choice import Choice
-from elmo.embed.fast import FastPath
+from elmo.embed.fast import FastPath, to_states
 from elmo.embed.states import CarriedState, repeat
 from elmo.embed.sweep import sweep
 from elmo.embed.warm import warm_state
 from elmo.embed.words import WordVectors
+from elmo.kernels.work import States
 from elmo.model.bilm import BiLM
 from elmo.model.lstm import State
 from elmo.text.batch import plan_batches
@@ -31,6 +32,7 @@ class Batches:
         self._fresh = model.zero_state(1)
         self.carried = CarriedState(self._fresh)
         self._warm: State | None = None
+        self._starts: dict[str, States] = {}
 
     def run(
         self, sentences: Sequence[Sequence[str]], choice: Choice, policy: str, batch_size: int, max_tokens: int
@@ -85,12 +87,15 @@ class Batches:
 
     def _fast_vectors(self, sentences: list[Sequence[str]], choice: Choice, policy: str) -> Iterator[Tensor]:
         filled = np.array([row for row, sentence in enumerate(sentences) if len(sentence)], dtype=np.int64)
-        result = torch.zeros(len(choice.matrix), 0, self._model.config.dim)
-        with torch.inference_mode():
-            if len(filled):
-                table, rows = self._words.table(sentences)  # (2 + N, P)
-                chosen = [sentences[i] for i in filled]
-                result = self._fast_batch(chosen, filled, table, rows, choice, policy)  # (K, N, D)
+        if len(filled):
+            table, rows = self._words.table(sentences)  # (2 + N, P)
+            chosen = [sentences[i] for i in filled]
+            result = self._fast_batch(chosen, filled, table, rows, choice, policy)  # (K, N, D)
+        else:
+            result = torch.zeros(len(choice.matrix), 0, self._model.config.dim)
+        if len(sentences) == 1:
+            yield result
+            return
         end = 0
         for sentence in sentences:
             begin, end = end, end + len(sentence)
@@ -107,14 +112,35 @@ class Batches:
         pad_to: int | None = None,
     ) -> Tensor:
         assert self._fast is not None
+        if pad_to is None and policy != "carry":
+            words = [list(map(rows.__getitem__, sentence)) for sentence in sentences]
+            return self._fast.contextualize(table, words, choice, self._past_boundary(table, policy))[0]  # (K, N, D)
         where = torch.from_numpy(positions)
-        numbered = [[0, *(rows[token] for token in sentence), 1] for sentence in sentences]
+        numbered = [[0, *map(rows.__getitem__, sentence), 1] for sentence in sentences]
+        initial, carries = to_states(self.initial(policy, where)), policy == "carry"
         result, after = self._fast.contextualize(
-            table, numbered, choice, self.initial(policy, where), pad_to=pad_to, want_state=policy == "carry"
+            table, numbered, choice, initial, boundaries=pad_to is not None, pad_to=pad_to, want_state=carries
         )
         if after is not None:
-            self.carried.keep(after, where)
+            self.carried.keep(State(torch.from_numpy(after.h), torch.from_numpy(after.c)), where)
         return result  # (K, N, D)
+
+    def _past_boundary(self, table: Tensor, policy: str) -> States:
+        """What each direction remembers at the first word it reads, (directions, L, 1, ·).
+
+        The boundary before it is the same for all sentences, and what follows the last word changes no word: where
+        boundaries are not handed out, neither needs to be read again.
+        """
+        if policy not in self._starts:
+            assert self._fast is not None
+            ends, nothing = [[0], [1]], Choice(torch.zeros(0, self._model.config.num_layers), stacked=True)
+            initial = to_states(self.initial(policy, torch.arange(2)))
+            _, after = self._fast.contextualize(table, ends, nothing, initial, want_state=True)
+            assert after is not None
+            # forwards, a sentence begins with row 0; backwards, with row 1
+            h, c = (np.stack([d[:, i : i + 1] for i, d in enumerate(part)]) for part in (after.h, after.c))
+            self._starts[policy] = States(h=h, c=c)
+        return self._starts[policy]
 
     def _batch(
         self,

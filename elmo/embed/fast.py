@@ -26,45 +26,50 @@ class FastPath:
         self._model, self._maker = model, maker
         self._twin: Any = None
 
-    def encode(self, rows: np.ndarray) -> Tensor:
+    def encode(self, rows: np.ndarray) -> np.ndarray:
         """Rows of ids (N, W) to token vectors (N, P)."""
-        return torch.from_numpy(self._packed().encode_rows(rows))
+        vectors: np.ndarray = self._packed().encode_rows(rows)
+        return vectors
 
     def contextualize(
         self,
         table: Tensor,
         sentences: Sequence[Sequence[int]],
         choice: Choice,
-        initial: State,
+        initial: States,
         *,
+        boundaries: bool = True,
         pad_to: int | None = None,
         want_state: bool = False,
-    ) -> tuple[Tensor, State | None]:
+    ) -> tuple[Tensor, States | None]:
         """Chosen layers (K, N, D) of all tokens, one sentence after the other, and the state after each.
 
-        Sentences are rows of the table (words, P) with their boundaries, which are not handed out; but with `pad_to`
-        they are, and each sentence takes so many rows, zero after its end. `initial` has a row for each sentence.
+        Sentences are rows of the table (words, P); without `boundaries`, the first and last of each are read but not
+        handed out. With `pad_to`, each sentence takes so many rows, zero after its end. `initial` has a row
+        for each sentence, or one for all.
         """
-        if initial.h.stride(2) == 0:  # one row, repeated
-            initial = State(initial.h[:, :, :1], initial.c[:, :, :1])
         work = make_work(
             table.numpy(),
             sentences,
             choice.matrix.numpy(),
-            boundaries=pad_to is not None,
+            boundaries=boundaries,
             pad_to=pad_to,
-            initial=States(h=initial.h.numpy(), c=initial.c.numpy()),
+            initial=initial,
             want_state=want_state,
         )
         found: Contextual = self._packed().contextualize(work)
-        state = found.state
-        after = None if state is None else State(torch.from_numpy(state.h), torch.from_numpy(state.c))
-        return torch.from_numpy(found.out), after
+        return torch.from_numpy(found.out), found.state
 
     def _packed(self) -> Any:
         if self._twin is None:
             self._twin = self._maker(self._model)
         return self._twin
+
+
+def to_states(state: State) -> States:
+    """The same memory as a twin takes it: one row where all rows are the same."""
+    rows = 1 if state.h.stride(2) == 0 else state.h.shape[2]  # repeated without being copied
+    return States(h=state.h[:, :, :rows].numpy(), c=state.c[:, :, :rows].numpy())
 
 
 def find_fast(model: BiLM, device: str, dtype: str) -> FastPath | None:

@@ -17,6 +17,7 @@ from elmo.kernels.build import library
 DTYPES = {"float32": 0, "bfloat16": 1, "int8": 2}
 MANY_ROWS = 1000  # words or tokens whose work may take a second
 STATUS = {1: "out of memory", 2: "the dtype is not in this build", 3: "an unexpected failure", 4: "interrupted"}
+OUT_OF_RANGE = 5
 
 
 def load() -> ctypes.CDLL:
@@ -112,11 +113,11 @@ def call(function: Any, task: Task | Words, num_rows: int, *owners: object) -> N
     `owners` are the objects whose memory the task points into: the thread holds them, for a signal may unwind the main
     thread at any line, even before it knows that the other has started.
     """
-    stop = c_int(0)
-    task.stop = ctypes.pointer(stop)
     if num_rows < MANY_ROWS or threading.current_thread() is not threading.main_thread():
         check(function(ctypes.byref(task)))
         return
+    stop = c_int(0)
+    task.stop = ctypes.pointer(stop)
     statuses: list[int] = []
     finished = threading.Event()
 
@@ -136,5 +137,7 @@ def call(function: Any, task: Task | Words, num_rows: int, *owners: object) -> N
 
 
 def check(status: int) -> None:
+    if status == OUT_OF_RANGE:
+        raise IndexError("ids that the model does not have")
     if status:
         raise MemoryError(STATUS[1]) if status == 1 else RuntimeError(f"the CPU kernels stopped: {STATUS[status]}")

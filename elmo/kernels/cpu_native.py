@@ -53,6 +53,17 @@ class NativeBiLM:
         for d, stack in enumerate(self.model.stacks):
             for number, layer in enumerate(stack.layers):
                 self._layers[d * self._lstm.num_layers + number] = self._pack_layer(layer)
+        shape = (self._directions, self._lstm.num_layers, 1)
+        self._zero = States(
+            h=np.zeros((*shape, self._lstm.proj_dim), np.float32), c=np.zeros((*shape, self._lstm.cell_dim), np.float32)
+        )
+        # what every call has in common: a call copies it and adds its own
+        self._stacks = Task(
+            layers=self._layers, num_directions=self._directions, num_layers=self._lstm.num_layers,
+            proj_dim=self._lstm.proj_dim, cell_dim=self._lstm.cell_dim, dtype=DTYPES[self.dtype],
+            cell_clip=_limit(self._lstm.cell_clip), proj_clip=_limit(self._lstm.proj_clip), skip=self._lstm.skip,
+            initial_h=self._zero.h.ctypes.data, initial_c=self._zero.c.ctypes.data, initial_rows=1, num_slots=NUM_SLOTS,
+        )  # fmt: skip
         self._pack_encoder(self.model.token_encoder)
 
     def __reduce__(self) -> tuple[type, tuple[Any, str]]:
@@ -71,38 +82,39 @@ class NativeBiLM:
         if self._words is not None:
             features = self._word_features(ids[:, -1])  # (N, word_dim)
             ids = np.ascontiguousarray(ids[:, :-1])
-        if ids.size and not 0 <= ids.min() <= ids.max() < self._num_chars:
-            raise IndexError(f"character ids from {ids.min()} to {ids.max()}; the model has 0 to {self._num_chars - 1}")
-        task = Words(
-            ids=ids.ctypes.data, num_words=len(ids), columns=ids.shape[1],
-            features=None if features is None else features.ctypes.data,
-            feature_dim=0 if features is None else features.shape[1],
-            out_dim=self._lstm.proj_dim, out=out.ctypes.data, num_threads=torch.get_num_threads(), **self._encoder,
-        )  # fmt: skip
-        call(self._library.elmo_encode, task, len(ids), self, ids, features, out)
+        task = Words.from_buffer_copy(self._encoder)
+        task.ids, task.num_words, task.columns = ids.ctypes.data, len(ids), ids.shape[1]
+        if features is not None:
+            task.features, task.feature_dim = features.ctypes.data, features.shape[1]
+        task.out, task.num_threads = out.ctypes.data, torch.get_num_threads()
+        try:
+            call(self._library.elmo_encode, task, len(ids), self, ids, features, out)
+        except IndexError as error:
+            seen = f"character ids from {ids.min()} to {ids.max()}; the model has 0 to {self._encoder.num_chars - 1}"
+            raise IndexError(seen) from error
         return out
 
     def contextualize(self, work: Work) -> Contextual:
         """The wanted mixes of layers of every token of `work`, and, if asked for, the memory after each sentence."""
         work.check(self._lstm.num_layers, self._lstm.proj_dim)
         out = work.result(self._directions * self._lstm.proj_dim)  # (K, N, D)
-        initial = work.initial or self._zero_state()
+        initial = work.initial or self._zero
         final = self._empty_state(work.num_sentences) if work.want_state else None
         row_bytes = 4 * self._lstm.cell_dim * 4
         threads = torch.get_num_threads()
-        task = Task(
-            layers=self._layers, num_directions=self._directions, num_layers=self._lstm.num_layers,
-            proj_dim=self._lstm.proj_dim, cell_dim=self._lstm.cell_dim, dtype=DTYPES[self.dtype],
-            cell_clip=_limit(self._lstm.cell_clip), proj_clip=_limit(self._lstm.proj_clip), skip=self._lstm.skip,
-            table=work.table.ctypes.data, num_words=len(work.table),
-            tokens=work.tokens.ctypes.data, offsets=work.offsets.ctypes.data, places=work.places.ctypes.data,
-            num_sentences=work.num_sentences,
-            initial_h=initial.h.ctypes.data, initial_c=initial.c.ctypes.data, initial_rows=initial.h.shape[2],
-            final_h=final.h.ctypes.data if final else None, final_c=final.c.ctypes.data if final else None,
-            mix=work.mix.ctypes.data, num_mixes=len(work.mix), out=out.ctypes.data, out_rows=out.shape[1],
-            num_slots=NUM_SLOTS, input_rows=INPUT_PRODUCT_BYTES // row_bytes // max(1, threads // self._directions),
-            num_threads=threads,
-        )  # fmt: skip
+        task = Task.from_buffer_copy(self._stacks)
+        task.table, task.num_words = work.table.ctypes.data, len(work.table)
+        task.tokens, task.offsets, task.places = (a.ctypes.data for a in (work.tokens, work.offsets, work.places))
+        task.num_sentences = work.num_sentences
+        if initial is not self._zero:
+            task.initial_h, task.initial_c = initial.h.ctypes.data, initial.c.ctypes.data
+            task.initial_rows = initial.h.shape[2]
+        if final is not None:
+            task.final_h, task.final_c = final.h.ctypes.data, final.c.ctypes.data
+        task.mix, task.num_mixes = work.mix.ctypes.data, len(work.mix)
+        task.out, task.out_rows = out.ctypes.data, out.shape[1]
+        task.input_rows = INPUT_PRODUCT_BYTES // row_bytes // max(1, threads // self._directions)
+        task.num_threads = threads
         call(self._library.elmo_contextualize, task, len(work.tokens), self, work, initial, final, out)
         return Contextual(out=out, state=final)
 
@@ -124,12 +136,10 @@ class NativeBiLM:
             dtype = DTYPES["bfloat16"] if has_dtype("bfloat16") else DTYPES["float32"]
         self._words: Tensor | None = encoder.words
         self._char_table: np.ndarray | None = None
-        self._num_chars = 0
         fields: dict[str, Any] = {"char_table": None, "num_filters": 0}
         if encoder.chars is not None:
             chars = encoder.chars
             table = nn.functional.pad(floats(chars.table), (0, 0, 1, 0))  # (V + 1, E)
-            self._num_chars = len(table)
             self._char_table = None if self._answers_fit(chars) else table.numpy()
             self._convolutions = (Convolution * len(chars.convolutions))()
             for i, convolution in enumerate(chars.convolutions):
@@ -145,7 +155,7 @@ class NativeBiLM:
             }  # fmt: skip
         if encoder.project is not None:
             fields["projection"] = self._pack(encoder.project.weight, encoder.project.bias, dtype)
-        self._encoder = fields
+        self._encoder = Words(out_dim=self._lstm.proj_dim, **fields)
 
     def _answers_fit(self, chars: Any) -> bool:
         weights = [convolution.weight for convolution in chars.convolutions]
@@ -187,15 +197,9 @@ class NativeBiLM:
         vectors = floats(self._words)[(known - 1).clamp(min=0)] * (known > 0)[:, None]  # (N, word_dim)
         return vectors.contiguous().numpy()
 
-    def _zero_state(self) -> States:
-        shape = (self._directions, self._lstm.num_layers, 1)
-        h, c = (np.zeros((*shape, dim), np.float32) for dim in (self._lstm.proj_dim, self._lstm.cell_dim))
-        return States(h=h, c=c)
-
     def _empty_state(self, num_sentences: int) -> States:
         # of sentences without tokens, too: zero, and nobody's business
-        zero = self._zero_state()
-        return States(h=np.repeat(zero.h, num_sentences, axis=2), c=np.repeat(zero.c, num_sentences, axis=2))
+        return States(*(np.repeat(part, num_sentences, axis=2) for part in (self._zero.h, self._zero.c)))
 
 
 def _limit(clip: float | None) -> float:

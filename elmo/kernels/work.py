@@ -47,15 +47,12 @@ class Work:
         return len(self.offsets) - 1
 
     def check(self, num_layers: int, proj_dim: int) -> None:
-        """Our own invariants, before pointers are handed to compiled code."""
+        """Our own invariants, before pointers are handed to compiled code; that looks at tokens and places itself."""
         for part in (self.table, self.out, *((self.initial.h, self.initial.c) if self.initial else ())):
             assert part is None or (part.dtype == np.float32 and part.flags.c_contiguous)
         assert self.table.shape[1] == proj_dim
         assert self.mix.shape[1] == num_layers + 1
         assert len(self.tokens) == len(self.places) == self.offsets[-1]
-        if len(self.tokens):
-            assert 0 <= self.tokens.min() <= self.tokens.max() < len(self.table)
-            assert -1 <= self.places.min() <= self.places.max() < self.num_places
         if self.initial is not None:
             assert self.initial.h.shape[2] == self.initial.c.shape[2]
             assert self.initial.h.shape[2] in (1, self.num_sentences)
@@ -88,22 +85,17 @@ def make_work(
     Without `boundaries`, a sentence's first and last token are read but not handed out. With `pad_to`, each sentence
     takes so many rows of the result, the rest of them zero. A sentence of no tokens has no vectors and no state.
     """
-    lengths = np.fromiter(map(len, sentences), dtype=np.int64, count=len(sentences))
-    offsets = np.zeros(len(lengths) + 1, dtype=np.int64)
-    np.cumsum(lengths, out=offsets[1:])
-    tokens = np.fromiter(itertools.chain.from_iterable(sentences), dtype=np.int64, count=int(offsets[-1]))
-    handed_out = np.ones(len(tokens), dtype=bool)
-    if not boundaries:
-        filled = lengths > 0
-        handed_out[offsets[:-1][filled]] = False
-        handed_out[offsets[1:][filled] - 1] = False
-    places = np.cumsum(handed_out, dtype=np.int64) - 1
-    num_places = int(places[-1]) + 1 if len(places) else 0
+    lengths = list(map(len, sentences))
+    offsets = np.array([0, *itertools.accumulate(lengths)], dtype=np.int64)
+    tokens = np.fromiter(itertools.chain.from_iterable(sentences), dtype=np.int64, count=sum(lengths))
+    cut = 0 if boundaries else 1
+    if len(lengths) == 1:  # the shortest way, for those who wait for one sentence
+        places, num_places = np.arange(-cut, lengths[0] - cut), max(lengths[0] - 2 * cut, 0)
+        places[num_places + cut :] = -1
+    else:
+        places, num_places = _places(np.array(lengths, dtype=np.int64), offsets, cut, pad_to)
     if pad_to is not None:
-        which = np.repeat(np.arange(len(sentences)), lengths)  # (T,), each token's sentence
-        places = which * pad_to + np.arange(len(tokens)) - offsets[which] - (0 if boundaries else 1)
         num_places = len(sentences) * pad_to
-    places[~handed_out] = -1
     if initial is not None:
         initial = States(*(np.ascontiguousarray(part, dtype=np.float32) for part in (initial.h, initial.c)))
     return Work(
@@ -117,3 +109,19 @@ def make_work(
         want_state=want_state,
         out=out,
     )
+
+
+def _places(lengths: np.ndarray, offsets: np.ndarray, cut: int, pad_to: int | None) -> tuple[np.ndarray, int]:
+    """Each token's row of the result (T,), -1 for the first and last `cut` of a sentence; and how many have one."""
+    handed_out = np.ones(offsets[-1], dtype=bool)
+    if cut:
+        filled = lengths > 0
+        handed_out[offsets[:-1][filled]] = False
+        handed_out[offsets[1:][filled] - 1] = False
+    places = np.cumsum(handed_out, dtype=np.int64) - 1
+    num_places = int(places[-1]) + 1 if len(places) else 0
+    if pad_to is not None:
+        which = np.repeat(np.arange(len(lengths)), lengths)  # (T,), each token's sentence
+        places = which * pad_to + np.arange(len(places)) - offsets[which] - cut
+    places[~handed_out] = -1
+    return places, num_places

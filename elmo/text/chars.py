@@ -6,6 +6,7 @@ network's character table after its padding row. The layout is the one the publi
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 
 import numpy as np
@@ -25,14 +26,16 @@ def encode_token(token: str, max_chars: int = 50) -> np.ndarray:
 
 def encode_tokens(tokens: Sequence[str], max_chars: int = 50) -> np.ndarray:
     """What `encode_token` gives for each of many tokens, (N, C), all at once."""
-    data = [token.encode("utf-8", "ignore")[: max_chars - 2] for token in tokens]
-    lengths = np.fromiter(map(len, data), dtype=np.int64, count=len(data))
-    rows = np.full((len(data), max_chars), PAD + 1, dtype=np.int32)  # (N, C)
-    rows[:, 0] = BEGIN_WORD + 1
-    inside = np.arange(max_chars - 2) < lengths[:, None]  # (N, C - 2)
-    rows[:, 1:-1][inside] = np.frombuffer(b"".join(data), dtype=np.uint8).astype(np.int32) + 1
-    rows[np.arange(len(data)), lengths + 1] = END_WORD + 1
-    return rows
+    # spelled as text whose characters are the ids, less one: of a sentence's few words, half the time of numpy's steps
+    data = tokens
+    if not "".join(tokens).isascii():
+        data = [token.encode("utf-8", "ignore").decode("latin-1") for token in tokens]
+    if max(map(len, data), default=0) > max_chars - 2:
+        data = [token[: max_chars - 2] for token in data]
+    between = _between(max_chars)
+    spelled = chr(BEGIN_WORD) + "".join([token + between[len(token)] for token in data])
+    ids = np.frombuffer(spelled[: len(data) * max_chars].encode("utf-16-le"), dtype="<u2").reshape(-1, max_chars)
+    return np.add(ids, 1, dtype=np.int32)  # (N, C)
 
 
 def boundary_row(mark: int, max_chars: int = 50) -> np.ndarray:
@@ -48,6 +51,13 @@ def decode_row(row: np.ndarray) -> str:
     if len(ids) > 1 and ids[1] in (BEGIN_SENTENCE, END_SENTENCE):
         return next(token for token, mark in SPECIAL_TOKENS.items() if mark == ids[1])
     return bytes(i for i in ids if i < 256).decode("utf-8", "replace")
+
+
+@functools.cache
+def _between(max_chars: int) -> tuple[str, ...]:
+    """What stands between a token of 0, 1, 2 ... bytes and the next one."""
+    inside = max_chars - 2
+    return tuple(chr(END_WORD) + chr(PAD) * (inside - n) + chr(BEGIN_WORD) for n in range(inside + 1))
 
 
 def _row(data: bytes, max_chars: int) -> np.ndarray:

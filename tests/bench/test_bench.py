@@ -36,13 +36,13 @@ def subject():
 
 
 def test_operations_are_those_of_a_hand_count():
-    # one call of "a b a": 2 distinct words, 5 tokens with the boundaries
+    # one call of "a b a": 2 distinct words, 3 tokens
     # characters: "a" and marks are 3, so 4 windows: 2 * (4*1*4*2 + 4*3*4*4) = 448 a word
     # highway 4 * 6 * 6 = 144, projection 2 * 6 * 8 = 96
     words = 2 * (448 + 144 + 96)
     # a direction: input product once a word 8*8*16 = 1024; a token: recurrent 2 * 1024, second input 1024, two
     # projections 2 * 2*8*16 = 512
-    lstm = 2 * (2 * 1024 + 5 * (2048 + 1024 + 512))
+    lstm = 2 * (2 * 1024 + 3 * (2048 + 1024 + 512))
     assert operations(CONFIG, [[["a", "b", "a"]]]) == words + lstm
     assert operations(CONFIG, [[["a"]], [["a"]]]) == 2 * operations(CONFIG, [[["a"]]])  # nothing is kept between calls
 

@@ -84,6 +84,18 @@ def test_vectors_depend_on_the_sentence_alone(state: str, seed: int, rows: int, 
         np.testing.assert_allclose(shuffled[place], alone, atol=1e-5)
 
 
+@pytest.mark.parametrize("state", ["reset", "warm"])
+@pytest.mark.parametrize("kernels", ["", "torch", "off"])
+def test_boundaries_that_nobody_asked_for_change_no_word(kernels: str, state: str, monkeypatch) -> None:
+    monkeypatch.setenv("ELMO_KERNELS", kernels)
+    embedder = golden_embedder("allennlp", state=state)
+    found = embedder.layers(SENTENCES)  # a twin does not read the boundaries again for every sentence
+    for group, layers in embedder.run(SENTENCES, choose("all", 3)):  # here they are asked for
+        for row, number in enumerate(group):
+            whole = layers[:, row, 1 : len(SENTENCES[number]) + 1].numpy()
+            np.testing.assert_allclose(found[number], whole, atol=1e-6)
+
+
 def test_repeated_calls_are_equal_to_the_bit(embedder) -> None:
     first = embedder.layers(SENTENCES)
     for _ in range(3):

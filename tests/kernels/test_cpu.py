@@ -257,8 +257,45 @@ def test_a_word_does_not_depend_on_its_company_bit_for_bit(twin, dtype):
     fast, rows = make_twin(twin, model, dtype), make_rows(model.config, 230, 0)
     with threads(1):
         alone = np.concatenate([fast.encode_rows(rows[i : i + 1]) for i in range(60)])
-    with threads(3):
-        assert np.array_equal(fast.encode_rows(rows)[:60], alone)
+    for number in (1, 2, 3):  # 230 words in three turns, in two, and in one of two blocks
+        with threads(number):
+            assert np.array_equal(fast.encode_rows(rows)[:60], alone)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int8"])
+@pytest.mark.parametrize("twin", NATIVE)
+def test_few_words_on_many_threads_bit_for_bit(twin, dtype):
+    chars = CharConfig(filters=((1, 3), (2, 70), (3, 200)), num_highways=2)
+    model = make_model(BiLMConfig(chars=chars, lstm=LSTMConfig(cell_dim=8, proj_dim=70)))
+    fast, rows = make_twin(twin, model, dtype), make_rows(model.config, 7, 0)
+    with threads(1):
+        alone = np.concatenate([fast.encode_rows(rows[i : i + 1]) for i in range(7)])
+    for number in range(1, 6):
+        with threads(number):
+            for count in range(1, 8):
+                assert np.array_equal(fast.encode_rows(rows[:count]), alone[:count])
+
+
+@pytest.mark.parametrize("in_turn", [False, True])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int8"])
+@pytest.mark.parametrize("twin", NATIVE)
+def test_threads_that_share_a_sentence_change_nothing(twin, dtype, in_turn):
+    # the larger one's weights, 42 MB in float32, do not fit in a shared cache: its directions are taken in turn
+    lstm = LSTMConfig(cell_dim=4096, proj_dim=256, num_layers=1) if in_turn else LSTMConfig(cell_dim=75, proj_dim=37)
+    model = make_model(BiLMConfig(lstm=lstm, **words_only(lstm.proj_dim)))
+    fast, table, mix = make_twin(twin, model, dtype), make_table(model, 40), np.eye(1 + lstm.num_layers)
+    for lengths in ([1], [9], [5, 0, 3], [] if in_turn else [400]):
+        for wanted in (mix, mix[:1]):  # all layers; words alone, without a step
+            work = make_work(table, make_sentences(lengths, 40), wanted, boundaries=True, want_state=len(wanted) > 1)
+            with threads(1):
+                alone = fast.contextualize(work)
+            for number in (2, 3, 5):
+                with threads(number):
+                    found = fast.contextualize(work)
+                assert np.array_equal(found.out, alone.out)
+                if found.state is not None and alone.state is not None:
+                    assert np.array_equal(found.state.h, alone.state.h)
+                    assert np.array_equal(found.state.c, alone.state.c)
 
 
 def make_rows(config: BiLMConfig, num_words: int, seed: int) -> np.ndarray:
@@ -324,10 +361,26 @@ def test_no_words_and_no_sentences_are_fine(twin):
         assert fast.contextualize(make_work(np.zeros((1, 5)), sentences, np.eye(3))).out.shape == (3, 0, 10)
 
 
-def test_unknown_characters_are_refused():
+def test_unknown_characters_and_words_are_refused():
     model = make_model(BiLMConfig(chars=CharConfig(filters=((1, 4),)), lstm=LSTMConfig(cell_dim=8, proj_dim=5)))
-    with pytest.raises(IndexError):
-        make_twin("native", model).encode_rows(np.full((1, 50), 262, np.int32))
+    fast = make_twin("native", model)
+    for unknown in (262, -1):
+        with pytest.raises(IndexError, match="the model has 0 to 261"):
+            fast.encode_rows(np.full((1, 50), unknown, np.int32))
+    for unknown in (3, -1):
+        with pytest.raises(IndexError):
+            fast.contextualize(make_work(make_table(model, 3), [[0, unknown, 1]], np.eye(3)))
+
+
+@given(length=st.integers(0, 9), boundaries=st.booleans(), pad_to=st.sampled_from([None, 9, 12]))
+def test_one_sentence_is_placed_as_the_first_of_two(length, boundaries, pad_to):
+    table, sentence, mix = np.zeros((3, 4)), [1] * length, np.eye(3)
+    one = make_work(table, [sentence], mix, boundaries=boundaries, pad_to=pad_to)
+    two = make_work(table, [sentence, []], mix, boundaries=boundaries, pad_to=pad_to)
+    assert one.places.tolist() == two.places.tolist()
+    assert one.tokens.tolist() == two.tokens.tolist()
+    assert one.offsets.tolist() == two.offsets[:2].tolist()
+    assert one.num_places == (two.num_places if pad_to is None else pad_to)
 
 
 @pytest.mark.parametrize(("twin", "dtype"), [("native", "bfloat16"), ("native", "int8"), ("torch", "bfloat16")])

@@ -1,10 +1,11 @@
 // The C functions that Python calls through ctypes, and the threads behind them.
 //
 // Threads are started for a call and joined before it returns: nothing spins, nothing survives a fork, and no more threads
-// run than the caller allows. A direction is one thread's work from beginning to end; with more threads than directions,
-// the sentences are shared out.
+// run than the caller allows. A direction is one thread's work from beginning to end, unless there are more threads than
+// that or its weights are too large for the caches (see Plan).
 #include <atomic>
 #include <functional>
+#include <memory>
 #include <thread>
 
 #include "encoder.h"
@@ -14,7 +15,9 @@ namespace {
 
 using namespace elmo;
 
-enum Status { OK = 0, OUT_OF_MEMORY = 1, NOT_IN_THIS_BUILD = 2, FAILED = 3, INTERRUPTED = 4 };
+constexpr long SHARED_CACHE = 32 << 20;  // bytes, of a few cores together, on most processors of today
+
+enum Status { OK = 0, OUT_OF_MEMORY = 1, NOT_IN_THIS_BUILD = 2, FAILED = 3, INTERRUPTED = 4, OUT_OF_RANGE = 5 };
 
 // Runs every job on at most `num_threads` threads, this one included; the first failure is what is returned.
 int run_all(long num_jobs, long num_threads, const int* stop, const std::function<int(long)>& job) {
@@ -40,6 +43,59 @@ int run_all(long num_jobs, long num_threads, const int* stop, const std::functio
   work();
   for (auto& thread : others) thread.join();
   return stopped(stop) && status == OK ? int(INTERRUPTED) : int(status);
+}
+
+template <class T>
+bool within(const T* ids, long count, long low, long high) {
+  bool fine = true;
+  for (long i = 0; i < count; i++) fine &= low <= ids[i] && ids[i] < high;
+  return fine;
+}
+
+// How the directions are shared out. Threads beyond one for each direction take other sentences, or where there are not
+// enough of those, other columns of the same products.
+struct Plan {
+  long groups, members;  // of sentences; threads that work on a direction of a group together
+  bool in_turn;          // all threads on one direction after the other
+};
+
+Plan make_plan(const Task& task) {
+  const long directions = task.num_directions, threads = std::max<int64_t>(1, task.num_threads);
+  // Few rows wait for their weights. Those that all directions need at a step are read from the cache the cores share,
+  // while they fit in there; where only one direction's do, or not even those, one after the other is quicker.
+  const LayerWeights& layer = task.layers[0];
+  const long words = layer.recurrent->words.size() + (layer.projection ? layer.projection->words.size() : 0);
+  const bool few = task.num_sentences <= TILE_ROWS, large = directions * words * long(sizeof(Word)) > SHARED_CACHE;
+  if (directions > 1 && threads > 1 && few && large) return {1, threads, true};
+  const long groups = std::max<long>(1, std::min<long>(threads / directions, task.num_sentences));
+  return {groups, std::max(1L, threads / (directions * groups)), false};
+}
+
+template <class D>
+int stream_all(const Task& task) {
+  const Plan plan = make_plan(task);
+  const long directions = task.num_directions, count = directions * plan.groups;
+  std::vector<std::unique_ptr<Stream<D>>> streams(count);
+  std::vector<Phase> making(count);
+  const auto work_on = [&](long i) -> int {
+    making[i].share(1, [&](long) {  // by whoever comes first
+      try {
+        std::vector<long> sentences;
+        for (long s = i / directions; s < task.num_sentences; s += plan.groups) sentences.push_back(s);
+        streams[i].reset(new Stream<D>(task, i % directions, sentences, plan.members));
+      } catch (...) {  // the others must not wait for it
+      }
+    });
+    if (!streams[i]) return OUT_OF_MEMORY;
+    streams[i]->run();
+    return OK;
+  };
+  return run_all(plan.in_turn ? plan.members : count * plan.members, task.num_threads, task.stop, [&](long job) -> int {
+    if (!plan.in_turn) return work_on(job % count);
+    int status = OK;
+    for (long i = 0; i < count && status == OK; i++) status = work_on(i);
+    return status;
+  });
 }
 
 }  // namespace
@@ -83,26 +139,25 @@ void elmo_drop(void* matrix) { delete static_cast<Matrix*>(matrix); }
 int64_t elmo_bytes(const void* matrix) { return static_cast<const Matrix*>(matrix)->words.size() * int64_t(sizeof(Word)); }
 
 int elmo_contextualize(const Task* task) {
-  const long directions = task->num_directions;
-  const long groups = std::max<long>(1, std::min<long>(task->num_threads / directions, task->num_sentences));
-  return run_all(directions * groups, task->num_threads, task->stop, [&](long job) -> int {
-    std::vector<long> sentences;
-    for (long s = job / directions; s < task->num_sentences; s += groups) sentences.push_back(s);
-    const bool known = with_dtype(int(task->dtype), [&](auto type) {
-      Stream<decltype(type)>(*task, job % directions, sentences).run();
-    });
-    return known ? OK : NOT_IN_THIS_BUILD;
-  });
+  const long num_tokens = task->offsets[task->num_sentences];
+  if (!within(task->tokens, num_tokens, 0, task->num_words) || !within(task->places, num_tokens, -1, task->out_rows))
+    return OUT_OF_RANGE;
+  int status = NOT_IN_THIS_BUILD;
+  with_dtype(int(task->dtype), [&](auto type) { status = stream_all<decltype(type)>(*task); });
+  return status;
 }
 
 int elmo_encode(const Words* task) {
   const long threads = std::max<int64_t>(1, task->num_threads);
-  const long turns = (task->num_words + threads * WORDS_AT_ONCE - 1) / (threads * WORDS_AT_ONCE);
-  const long shares = std::max(1L, turns * threads);  // as many for each thread
-  const long each = std::max(1L, (task->num_words + shares - 1) / shares);
-  const long jobs = (task->num_words + each - 1) / each;
-  return run_all(jobs, threads, task->stop, [&](long job) -> int {
-    Encoder(*task).run(job * each, std::min(each, task->num_words - job * each));
+  if (!within(task->ids, task->num_words * task->columns, 0, task->num_filters ? task->num_chars : 0)) return OUT_OF_RANGE;
+  std::unique_ptr<Encoder> encoder;
+  const int made = run_all(1, 1, nullptr, [&](long) -> int {
+    encoder.reset(new Encoder(*task));
+    return OK;
+  });
+  if (made != OK) return made;
+  return run_all(threads, threads, task->stop, [&](long) -> int {
+    encoder->run();
     return OK;
   });
 }

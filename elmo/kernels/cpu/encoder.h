@@ -6,6 +6,7 @@
 // padding, so one of them is enough. Convolutions are float32 whatever the dtype.
 #pragma once
 #include "matrix.h"
+#include "team.h"
 
 namespace elmo {
 
@@ -36,70 +37,81 @@ struct Words {
   const int* stop;  // set by the caller to end early; null: never
 };
 
-constexpr long WORDS_AT_ONCE = 96;
+constexpr long WORDS_AT_ONCE = 96;  // of a thread
 
+// One for all threads: they share a product's columns, not the words, so that each weight is read once and few words
+// fill whole tiles. Every thread calls `run`.
 class Encoder {
  public:
-  explicit Encoder(const Words& task) : task_(task), F_(task.num_filters) {
+  explicit Encoder(const Words& task)
+      : task_(task), threads_(std::max<int64_t>(1, task.num_threads)), F_(task.num_filters) {
+    most_ = std::min<long>(task.num_words, threads_ * WORDS_AT_ONCE);
+    num_chunks_ = most_ ? (task.num_words + most_ - 1) / most_ : 0;
+    phases_ = std::vector<Phase>(num_chunks_ * phases_of_a_chunk());
     width_ = round_up(F_, PANEL);
     const long dim = std::max(width_, round_up(task.feature_dim + F_, 64));
     stride_ = round_up(dim, 64) + ROW_GAP;
-    x_.resize(WORDS_AT_ONCE * stride_);
-    if (task.char_table) chars_.resize(WORDS_AT_ONCE * task.columns * task.char_dim);
-    if (task.num_highways) both_.reserve(WORDS_AT_ONCE * task.highways[0]->outputs);
-    if (task.projection) out_.reserve(WORDS_AT_ONCE * task.projection->outputs);
-    rows_.resize(WORDS_AT_ONCE * stride_);
-    scales_.resize(WORDS_AT_ONCE);
+    x_.reserve(most_ * stride_);
+    windows_.resize(most_);
+    if (task.char_table) chars_.reserve(most_ * task.columns * task.char_dim);
+    if (task.num_highways) both_.reserve(most_ * task.highways[0]->outputs);
+    if (task.projection) out_.reserve(most_ * task.projection->outputs);
+    rows_.reserve(most_ * stride_);
+    scales_.reserve(most_);
   }
 
-  void run(long begin, long n) {  // n <= WORDS_AT_ONCE
-    if (F_) {
-      convolve(begin, n);
-      for (long i = 0; i < task_.num_highways; i++) highway(*task_.highways[i], n);
-    }
-    if (task_.features) put_features(begin, n);
-    const long dim = task_.feature_dim + F_;
-    if (task_.projection) {
-      times(*task_.projection, n, out_.data());
-      for (long i = 0; i < n; i++)
-        std::memcpy(task_.out + (begin + i) * task_.out_dim, out_.data() + i * task_.projection->outputs,
-                    task_.out_dim * sizeof(float));
-    } else {
-      for (long i = 0; i < n; i++)
-        std::memcpy(task_.out + (begin + i) * dim, x_.data() + i * stride_, dim * sizeof(float));
+  void run() {
+    for (long chunk = 0; chunk < num_chunks_ && !stopped(task_.stop); chunk++) {
+      const long begin = chunk * most_, n = std::min(most_, task_.num_words - begin);
+      Phase* phase = phases_.data() + chunk * phases_of_a_chunk();
+      if (F_) {
+        phase++->share(n, [&](long i) { read_word(begin, i); });
+        convolve(*phase++, begin, n);
+        for (long i = 0; i < task_.num_highways; i++) {
+          const Matrix& weights = *task_.highways[i];
+          phase++->share(n, [&](long word) { convert(weights, word); });
+          highway(*phase++, weights, n);
+        }
+      }
+      phase++->share(n, [&](long word) { finish_word(begin, word); });
+      if (task_.projection) project(*phase++, *task_.projection, begin, n);
     }
   }
 
  private:
-  void convolve(long begin, long n) {
+  long phases_of_a_chunk() const { return 4 + 2 * task_.num_highways; }
+
+  void read_word(long begin, long i) {
     const long C = task_.columns, E = task_.char_dim;
-    long windows[WORDS_AT_ONCE];  // that can differ: up to the last character, and one of padding alone
-    for (long i = 0; i < n; i++) {
-      const int32_t* ids = task_.ids + (begin + i) * C;
-      if (task_.char_table)
-        for (long q = 0; q < C; q++)
-          std::memcpy(chars_.data() + (i * C + q) * E, task_.char_table + ids[q] * E, E * sizeof(float));
-      long used = C;
-      while (used > 0 && ids[used - 1] == ids[C - 1]) used--;
-      windows[i] = used + 1;
-      std::memset(x_.data() + i * stride_, 0, stride_ * sizeof(float));
-    }
-    long base = 0;
-    for (long f = 0; f < task_.num_convolutions; f++) {
+    const int32_t* ids = task_.ids + (begin + i) * C;
+    if (task_.char_table)
+      for (long q = 0; q < C; q++)
+        std::memcpy(chars_.data() + (i * C + q) * E, task_.char_table + ids[q] * E, E * sizeof(float));
+    long used = C;
+    while (used > 0 && ids[used - 1] == ids[C - 1]) used--;
+    windows_[i] = used + 1;  // that can differ: up to the last character, and one of padding alone
+    std::memset(x_.data() + i * stride_ + F_, 0, (stride_ - F_) * sizeof(float));
+  }
+
+  void convolve(Phase& phase, long begin, long n) {
+    long panels = 0;
+    for (long f = 0; f < task_.num_convolutions; f++) panels += round_up(task_.convolutions[f].count, PANEL) / PANEL;
+    phase.share(panels, [&](long left) {
+      long f = task_.num_convolutions - 1, base = F_ - task_.convolutions[f].count;  // the widest first: they take longest
+      for (long p; left >= (p = round_up(task_.convolutions[f].count, PANEL) / PANEL); left -= p)
+        base -= task_.convolutions[--f].count;
       const Convolution& convolution = task_.convolutions[f];
-      for (long p = 0; p < round_up(convolution.count, PANEL) / PANEL; p++)
-        for (long i = 0; i < n; i++) {
-          const long count = std::min(windows[i], C - convolution.width + 1);
-          Floats best[4];
-          for (int j = 0; j < 4; j++) best[j] = all(-INFINITY);
-          if (convolution.answers)
-            best_sums(convolution, p, task_.ids + (begin + i) * C, count, best);
-          else
-            best_products(convolution, p, chars_.data() + i * C * E, count, best);
-          put_filters(convolution, p, best, x_.data() + i * stride_ + base);
-        }
-      base += convolution.count;
-    }
+      for (long i = 0; i < n; i++) {
+        const long C = task_.columns, count = std::min(windows_[i], C - convolution.width + 1);
+        Floats best[4];
+        for (int j = 0; j < 4; j++) best[j] = all(-INFINITY);
+        if (convolution.answers)
+          best_sums(convolution, left, task_.ids + (begin + i) * C, count, best);
+        else
+          best_products(convolution, left, chars_.data() + i * C * task_.char_dim, count, best);
+        put_filters(convolution, left, best, x_.data() + i * stride_ + base);
+      }
+    });
   }
 
   void best_sums(const Convolution& convolution, long p, const int32_t* ids, long count, Floats (&best)[4]) const {
@@ -142,41 +154,77 @@ class Encoder {
     }
   }
 
-  void highway(const Matrix& weights, long n) {
-    times(weights, n, both_.data());
-    for (long i = 0; i < n; i++) {
-      float* x = x_.data() + i * stride_;
-      const float* transform = both_.data() + i * weights.outputs;
-      const float* carry = transform + width_;
-      for (long k = 0; k < F_; k += LANES) {
-        const Floats gate = sigmoid(load(carry + k));
-        const Floats old = load(x + k);
-        store(x + k, fma(gate, sub(max(all(0.0f), load(transform + k)), old), old));
+  void highway(Phase& phase, const Matrix& weights, long n) {
+    const long half = width_ / PANEL;  // panels of the transform; as many of the carry follow
+    in_blocks(phase, half, n, [&](long first, long last, long p, long end) {
+      times(weights, first, last, both_.data(), p, end);
+      times(weights, first, last, both_.data(), half + p, half + end);
+      for (long i = first; i < last; i++) {
+        float* x = x_.data() + i * stride_;
+        const float* transform = both_.data() + i * weights.outputs;
+        const float* carry = transform + width_;
+        for (long k = p * PANEL; k < std::min(end * PANEL, F_); k += LANES) {
+          const Floats gate = sigmoid(load(carry + k));
+          const Floats old = load(x + k);
+          store(x + k, fma(gate, sub(max(all(0.0f), load(transform + k)), old), old));
+        }
       }
-    }
+    });
   }
 
-  void put_features(long begin, long n) {
+  // Features before the characters', and then whatever comes last.
+  void finish_word(long begin, long i) {
     const long dim = task_.feature_dim;
-    for (long i = 0; i < n; i++) {
-      float* x = x_.data() + i * stride_;
-      if (!F_) std::memset(x, 0, stride_ * sizeof(float));
+    float* x = x_.data() + i * stride_;
+    if (!F_) std::memset(x, 0, stride_ * sizeof(float));
+    if (task_.features) {
       std::memmove(x + dim, x, F_ * sizeof(float));
       std::memcpy(x, task_.features + (begin + i) * dim, dim * sizeof(float));
     }
+    if (task_.projection) convert(*task_.projection, i);
+    else std::memcpy(task_.out + (begin + i) * (dim + F_), x, (dim + F_) * sizeof(float));
   }
 
-  void times(const Matrix& m, long n, float* out) {
+  void project(Phase& phase, const Matrix& weights, long begin, long n) {
+    in_blocks(phase, weights.panels(), n, [&](long first, long last, long p, long end) {
+      times(weights, first, last, out_.data(), p, end);
+      const long column = p * PANEL, columns = std::min(end * PANEL, task_.out_dim) - column;
+      for (long i = first; i < last; i++)
+        std::memcpy(task_.out + (begin + i) * task_.out_dim + column, out_.data() + i * weights.outputs + column,
+                    columns * sizeof(float));
+    });
+  }
+
+  // work(first word, last, first panel, last) for blocks of words and panels: some for each thread to choose from.
+  template <class Work>
+  void in_blocks(Phase& phase, long panels, long n, Work work) const {
+    const long blocks = (n + CACHE_ROWS - 1) / CACHE_ROWS, rows = (n + blocks - 1) / blocks;
+    const long each = std::max(1L, panels * blocks / (8 * threads_)), groups = (panels + each - 1) / each;
+    phase.share(blocks * groups, [&](long i) {
+      const long block = i / groups, group = i % groups;
+      work(block * rows, std::min(n, (block + 1) * rows), group * each, std::min(panels, (group + 1) * each));
+    });
+  }
+
+  void convert(const Matrix& m, long i) {
     with_dtype(m.dtype, [&](auto type) {
-      using D = decltype(type);
+      scales_[i] = decltype(type)::convert(x_.data() + i * stride_, m.inputs, rows_.data() + i * row_words(m.dtype, m.inputs));
+    });
+  }
+
+  void times(const Matrix& m, long first, long last, float* out, long begin_panel, long end_panel) {
+    with_dtype(m.dtype, [&](auto type) {
       const long words = row_words(m.dtype, m.inputs);
-      for (long i = 0; i < n; i++) scales_[i] = D::convert(x_.data() + i * stride_, m.inputs, rows_.data() + i * words);
-      product<D>(rows_.data(), words, n, m, scales_.data(), out, m.outputs, PANEL);
+      product<decltype(type)>(rows_.data() + first * words, words, last - first, m, scales_.data() + first,
+                              out + first * m.outputs, m.outputs, PANEL, begin_panel, end_panel);
     });
   }
 
   const Words& task_;
-  long F_, width_, stride_;
+  const long threads_, F_;
+  long most_, num_chunks_, width_, stride_;
+  std::vector<Phase> phases_;
+  std::vector<long> windows_;
   Array<float> x_, chars_, both_, out_, scales_;
   Array<Word> rows_;
 };

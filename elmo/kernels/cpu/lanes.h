@@ -1,7 +1,7 @@
 // The processor's vector registers behind a dozen short names, so that the kernels above read as arithmetic.
 //
 // Two builds of the same kernels: 16 lanes (AVX-512) and 8 lanes (AVX2). No contraction, no reassociation (see
-// compile.py's flags): every result is a fixed chain of operations, the same whatever rows are computed beside it.
+// build.py's flags): every result is a fixed chain of operations, the same whatever rows are computed beside it.
 #pragma once
 #include <immintrin.h>
 

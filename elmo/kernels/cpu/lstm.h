@@ -4,11 +4,15 @@
 // slot by one token; where a slot comes to its next sentence, its memory is set to that sentence's initial state. Steps
 // are taken in chunks of about CACHE_ROWS tokens: a chunk passes through all layers before the next one begins, so
 // memory stays small and the layers' input products have enough rows to be quick.
+//
+// Several threads may take the same steps together, sharing out each product's columns (team.h): every thread calls
+// `run`, and what is not a product is done by one of them.
 #pragma once
 #include <memory>
 #include <queue>
 
 #include "matrix.h"
+#include "team.h"
 
 namespace elmo {
 
@@ -67,13 +71,18 @@ ELMO_INLINE Floats cell_step(Floats i, Floats j, Floats f, Floats o, Floats& c, 
 template <class D>
 class InputProducts {
  public:
-  InputProducts(const Matrix& weights, const float* table, long num_words, long capacity)
+  InputProducts(const Matrix& weights, const float* table, long num_words, long capacity, long at_once)
       : weights_(weights), table_(table), capacity_(capacity), where_(num_words, -1) {
     products_.reserve(capacity * weights.outputs);
+    const long most = std::min(capacity, std::max(at_once, CACHE_ROWS));
+    missing_.reserve(most);
+    rows_.reserve(most * row_words(weights.dtype, weights.inputs));
+    scales_.reserve(most);
+    padded_.resize(round_up(weights.inputs, 64));
   }
 
-  // Makes room for, and computes, what `next()` names until it returns -1; `must` of them are needed now, the rest are
-  // words to come, taken along while a product has room for more rows.
+  // Makes room for what `next()` names until it returns -1; `must` of them are needed now, the rest are words to come,
+  // taken along while a product has room for more rows.
   template <class Next>
   void prepare(long must, Next next) {
     missing_.clear();
@@ -85,7 +94,18 @@ class InputProducts {
       where_[word] = used_++;
       missing_.push_back(word);
     }
-    compute();
+    const long P = weights_.inputs, stride = row_words(weights_.dtype, P);
+    for (long i = 0; i < long(missing_.size()); i++) {
+      std::memcpy(padded_.data(), table_ + missing_[i] * P, P * sizeof(float));
+      scales_[i] = D::convert(padded_.data(), P, rows_.data() + i * stride);
+    }
+  }
+
+  // Of what was prepared, the columns of panels begin <= p < end.
+  void compute(long begin, long end) {
+    if (missing_.empty()) return;
+    product<D>(rows_.data(), row_words(weights_.dtype, weights_.inputs), missing_.size(), weights_, scales_.data(),
+               products_.data() + where_[missing_[0]] * PANEL, PANEL, panel_stride(), begin, end);
   }
 
   const float* row(long word) const { return products_.data() + where_[word] * PANEL; }
@@ -95,20 +115,6 @@ class InputProducts {
   void forget() {
     std::fill(where_.begin(), where_.end(), -1);
     used_ = 0;
-  }
-
-  void compute() {
-    const long n = missing_.size(), P = weights_.inputs, stride = row_words(weights_.dtype, P);
-    if (!n) return;
-    rows_.grow(n * stride);
-    scales_.grow(n);
-    padded_.grow(round_up(P, 64));
-    for (long i = 0; i < n; i++) {
-      std::memcpy(padded_.data(), table_ + missing_[i] * P, P * sizeof(float));
-      scales_[i] = D::convert(padded_.data(), P, rows_.data() + i * stride);
-    }
-    float* out = products_.data() + where_[missing_[0]] * PANEL;
-    product<D>(rows_.data(), stride, n, weights_, scales_.data(), out, PANEL, panel_stride());
   }
 
   const Matrix& weights_;
@@ -129,8 +135,8 @@ template <class D>
 class Stream {
  public:
   // Slots are sorted by how much they hold, so the rows at work are always the first ones.
-  Stream(const Task& task, long direction, const std::vector<long>& sentences)
-      : task_(task), direction_(direction), P_(task.proj_dim), H_(task.cell_dim), L_(task.num_layers) {
+  Stream(const Task& task, long direction, const std::vector<long>& sentences, long members)
+      : task_(task), direction_(direction), members_(members), P_(task.proj_dim), H_(task.cell_dim), L_(task.num_layers) {
     queue_sentences(sentences);
     S_ = slots_.size();
     width_ = round_up(P_, 64);
@@ -147,32 +153,70 @@ class Stream {
     for (long s = 0; s < S_; s++) unit_scales_[s] = D::UNIT_SCALE;
     h_.resize(S_ * width_);
     padded_.resize(width_);
+    inputs_.resize(S_);
     top_ = task.final_h ? L_ : highest_wanted();
+    if (S_) plan();
   }
 
   void run() {
-    if (!S_) return;
-    const long longest = slots_[0].size();
-    const long most = chunk_rows_ = std::max<long>(CACHE_ROWS, S_);
-    outputs_.resize((L_ + 1) * most * width_);
-    if (top_ >= 1) {
-      const long capacity = std::min<long>(task_.num_words, std::max<long>(task_.input_rows, 2 * most));
-      first_.reset(new InputProducts<D>(*weights(0).input, task_.table, task_.num_words, capacity));
-    }
-    if (top_ >= 2) above_.reserve(most * weights(1).input->outputs);
-    for (long t = 0; t < longest && !stopped(task_.stop);) {
-      starts_.clear();
-      long rows = 0, end = t;
-      while (end < longest && (end == t || rows + active(end) <= most)) {
-        starts_.push_back(rows);
-        rows += active(end++);
-      }
-      chunk(t, end, rows);
-      t = end;
+    Phase* phase = phases_.data();
+    for (const Chunk& chunk : chunks_) {
+      if (stopped(task_.stop)) return;
+      pass(chunk, phase);
     }
   }
 
  private:
+  struct Chunk {
+    long begin, end, rows;  // steps, and the tokens in them
+  };
+
+  // What every thread must know alike, and memory for it: nothing is allocated after this.
+  void plan() {
+    const long longest = slots_[0].size();
+    long tokens = 0;
+    for (const auto& slot : slots_) tokens += slot.size();
+    const long most = chunk_rows_ = std::min<long>(tokens, std::max<long>(CACHE_ROWS, S_));
+    for (long t = 0; t < longest;) {
+      Chunk chunk{t, t, 0};
+      while (t < longest && (t == chunk.begin || chunk.rows + active(t) <= most)) {
+        starts_.push_back(chunk.rows);
+        chunk.rows += active(t++);
+      }
+      chunk.end = t;
+      chunks_.push_back(chunk);
+    }
+    if (members_ > 1) phases_ = std::vector<Phase>(3 * top_ * longest + (2 * top_ + 1) * chunks_.size());
+    outputs_.resize((L_ + 1) * most * width_);
+    if (top_ >= 1) {
+      const long capacity = std::min<long>(task_.num_words, std::max<long>(task_.input_rows, 2 * most));
+      first_.reset(new InputProducts<D>(*weights(0).input, task_.table, task_.num_words, capacity, most));
+    }
+    if (top_ >= 2) {
+      above_.reserve(most * weights(1).input->outputs);
+      below_.reserve(most * h_words_);
+      below_scales_.reserve(most);
+    }
+  }
+
+  // By one of the threads.
+  template <class Work>
+  void once(Phase*& phase, Work work) {
+    if (members_ == 1) work();
+    else phase++->share(1, [&](long) { work(); });
+  }
+
+  // work(begin, end) of all panels, shared out.
+  template <class Work>
+  void in_panels(Phase*& phase, long panels, Work work) {
+    if (members_ == 1) {
+      work(0, panels);
+      return;
+    }
+    const long pieces = std::min(panels, PIECES * members_);
+    phase++->share(pieces, [&](long i) { work(i * panels / pieces, (i + 1) * panels / pieces); });
+  }
+
   void queue_sentences(const std::vector<long>& sentences) {
     const auto length = [&](long s) { return task_.offsets[s + 1] - task_.offsets[s]; };
     std::vector<long> order;
@@ -223,55 +267,79 @@ class Stream {
   const LayerWeights& weights(long layer) const { return task_.layers[direction_ * L_ + layer]; }
   float* output(long layer, long row) { return outputs_.data() + (layer * chunk_rows_ + row) * width_; }
 
-  void chunk(long begin, long end, long rows) {
-    for (long t = begin; t < end; t++)
-      for (long s = 0, n = active(t); s < n; s++)
-        std::memcpy(output(0, starts_[t - begin] + s), task_.table + word(s, t) * P_, P_ * sizeof(float));
+  void pass(const Chunk& chunk, Phase*& phase) {
     for (long layer = 0; layer < top_; layer++) {
-      if (layer == 0) {
-        long t = begin, s = 0;
-        const auto next = [&]() -> long {
-          while (s >= active(t)) {
-            s = 0;
-            if (++t >= long(slots_[0].size())) return -1;
-          }
-          return word(s++, t);
-        };
-        first_->prepare(rows, next);
-      } else {
-        const Matrix& input = *weights(layer).input;
-        below_.grow(rows * h_words_);
-        below_scales_.grow(rows);
-        for (long r = 0; r < rows; r++)
-          below_scales_[r] = D::convert(output(layer, r), P_, below_.data() + r * h_words_);
-        product<D>(below_.data(), h_words_, rows, input, below_scales_.data(), above_.data(), PANEL, rows * PANEL);
-      }
-      for (long t = begin; t < end; t++) step(layer, t, starts_[t - begin], rows);
+      once(phase, [&] {
+        if (layer == 0) read_words(chunk);
+        else
+          for (long r = 0; r < chunk.rows; r++)
+            below_scales_[r] = D::convert(output(layer, r), P_, below_.data() + r * h_words_);
+        begin_step(layer, chunk.begin);
+      });
+      const Matrix& input = *weights(layer).input;
+      in_panels(phase, input.panels(), [&](long begin, long end) {
+        if (layer == 0) first_->compute(begin, end);
+        else
+          product<D>(below_.data(), h_words_, chunk.rows, input, below_scales_.data(), above_.data(), PANEL,
+                     chunk.rows * PANEL, begin, end);
+      });
+      for (long t = chunk.begin; t < chunk.end; t++) step(layer, t, chunk, phase);
     }
-    for (long t = begin; t < end; t++)
-      for (long s = 0, n = active(t); s < n; s++) hand_out(slots_[s][t].token, starts_[t - begin] + s);
+    once(phase, [&] {
+      if (top_ == 0) read_words(chunk);
+      for (long t = chunk.begin; t < chunk.end; t++)
+        for (long s = 0, n = active(t); s < n; s++) hand_out(slots_[s][t].token, starts_[t] + s);
+    });
+  }
+
+  void read_words(const Chunk& chunk) {
+    for (long t = chunk.begin; t < chunk.end; t++)
+      for (long s = 0, n = active(t); s < n; s++)
+        std::memcpy(output(0, starts_[t] + s), task_.table + word(s, t) * P_, P_ * sizeof(float));
+    if (top_ == 0) return;
+    long t = chunk.begin, s = 0;
+    first_->prepare(chunk.rows, [&]() -> long {
+      while (s >= active(t)) {
+        s = 0;
+        if (++t >= long(slots_[0].size())) return -1;
+      }
+      return word(s++, t);
+    });
   }
 
   long word(long s, long t) const { return task_.tokens[slots_[s][t].token]; }
 
-  void step(long layer, long t, long first_row, long chunk_rows) {
-    const long rows = active(t);
-    for (long s = 0; s < rows; s++)
-      if (slots_[s][t].begins >= 0) begin_sentence(layer, s, slots_[s][t].begins);
-    inputs_.resize(rows);
-    for (long s = 0; s < rows; s++)
-      inputs_[s] = layer == 0 ? first_->row(word(s, t)) : above_.data() + (first_row + s) * PANEL;
-    const long input_stride = layer == 0 ? first_->panel_stride() : chunk_rows * PANEL;
+  void step(long layer, long t, const Chunk& chunk, Phase*& phase) {
+    const long rows = active(t), input_stride = layer == 0 ? first_->panel_stride() : chunk.rows * PANEL;
     const LayerWeights& w = weights(layer);
-    for (long p = 0; p < panels_; p++)
-      in_tiles(0, rows, [&](auto count, long s) { gates<decltype(count)::value>(layer, w, p, s, input_stride); });
+    in_panels(phase, panels_, [&](long begin, long end) {
+      for (long p = begin; p < end; p++)
+        in_tiles(0, rows, [&](auto count, long s) { gates<decltype(count)::value>(layer, w, p, s, input_stride); });
+    });
     if (w.projection)
-      product<D>(cell_out_.data(), cell_words_, rows, *w.projection, unit_scales_.data(), h_.data(), width_, PANEL);
-    const float limit = w.projection ? task_.proj_clip : INFINITY;
-    for (long s = 0; s < rows; s++) {
+      in_panels(phase, w.projection->panels(), [&](long begin, long end) {
+        product<D>(cell_out_.data(), cell_words_, rows, *w.projection, unit_scales_.data(), h_.data(), width_, PANEL,
+                   begin, end);
+      });
+    once(phase, [&] {
+      end_step(layer, t);
+      if (t + 1 < chunk.end) begin_step(layer, t + 1);
+    });
+  }
+
+  void begin_step(long layer, long t) {
+    for (long s = 0, rows = active(t); s < rows; s++) {
+      if (slots_[s][t].begins >= 0) begin_sentence(layer, s, slots_[s][t].begins);
+      inputs_[s] = layer == 0 ? first_->row(word(s, t)) : above_.data() + (starts_[t] + s) * PANEL;
+    }
+  }
+
+  void end_step(long layer, long t) {
+    const float limit = weights(layer).projection ? task_.proj_clip : INFINITY;
+    for (long s = 0, rows = active(t); s < rows; s++) {
       float* h = h_.data() + s * width_;
-      const float* below = output(layer, first_row + s);
-      float* above = output(layer + 1, first_row + s);
+      const float* below = output(layer, starts_[t] + s);
+      float* above = output(layer + 1, starts_[t] + s);
       const bool skips = task_.skip && layer > 0;
       for (long k = 0; k < width_; k += LANES) {
         const Floats v = clip(load(h + k), limit);
@@ -356,11 +424,14 @@ class Stream {
     }
   }
 
+  static constexpr long PIECES = 4;  // of a product, for each thread: one that is held up leaves the others more
   const Task& task_;
-  const long direction_, P_, H_, L_;
+  const long direction_, members_, P_, H_, L_;
   long S_, width_, panels_, h_words_, cell_words_, top_, chunk_rows_ = 0;
   std::vector<std::vector<Visit>> slots_;
-  std::vector<long> starts_;                            // of each step of a chunk, its first row
+  std::vector<Chunk> chunks_;
+  std::vector<long> starts_;                            // of each step, its first row in its chunk
+  std::vector<Phase> phases_;                           // of all chunks; none: one thread
   std::vector<std::unique_ptr<Array<float>>> cells_;    // a layer: (panels, S, LANES)
   std::vector<std::unique_ptr<Array<Word>>> hidden_;    // a layer: (S, words of P)
   std::vector<std::unique_ptr<Array<float>>> scales_;   // a layer: (S), of its hidden rows

@@ -227,20 +227,26 @@ struct Count {
   static constexpr int value = N;
 };
 
-// work(Count<rows>, first row) over [begin, end) in tiles of TILE_ROWS and one smaller.
+// work(Count<rows>, first row) over [begin, end) in as few tiles as there can be, of like sizes: a tile of one row waits
+// for its weights, so seven rows are four and three, not six and one.
 template <class Work>
 ELMO_INLINE void in_tiles(long begin, long end, Work work) {
-  for (; begin + TILE_ROWS <= end; begin += TILE_ROWS) work(Count<TILE_ROWS>{}, begin);
-  switch (end - begin) {
-    case 1: work(Count<1>{}, begin); break;
-    case 2: work(Count<2>{}, begin); break;
+  for (long tiles = (end - begin + TILE_ROWS - 1) / TILE_ROWS; tiles > 0; tiles--) {
+    const long rows = (end - begin + tiles - 1) / tiles;
+    switch (rows) {
+      case 1: work(Count<1>{}, begin); break;
+      case 2: work(Count<2>{}, begin); break;
+      case 3: work(Count<3>{}, begin); break;
 #if defined(__AVX512F__)
-    case 3: work(Count<3>{}, begin); break;
-    case 4: work(Count<4>{}, begin); break;
-    case 5: work(Count<5>{}, begin); break;
+      case 4: work(Count<4>{}, begin); break;
+      case 5: work(Count<5>{}, begin); break;
+      case 6: work(Count<6>{}, begin); break;
 #endif
+    }
+    begin += rows;
   }
 }
+static_assert(TILE_ROWS == (LANES == 16 ? 6 : 3), "in_tiles has a case for each size of tile");
 
 // The heart: ROWS rows of input times `steps` steps of one panel, added to the sums in the order of the inputs.
 template <class D, int ROWS>
@@ -266,16 +272,17 @@ ELMO_INLINE void clear(typename D::Sum (&sums)[ROWS][4]) {
     for (int j = 0; j < 4; j++) sums[r][j] = D::zero();
 }
 
-// out[row * row_stride + panel * panel_stride + column] = rows times m plus bias. `scales`: of each row (int8).
+// out[row * row_stride + panel * panel_stride + column] = rows times m plus bias, of panels begin <= p < end.
+// `scales`: of each row (int8).
 template <class D>
 void product(const Word* rows, long row_words, long num_rows, const Matrix& m, const float* scales, float* out,
-             long out_row_stride, long out_panel_stride) {
+             long out_row_stride, long out_panel_stride, long begin, long end) {
   for (long first = 0; first < num_rows; first += CACHE_ROWS) {
     const long last = std::min(num_rows, first + CACHE_ROWS);
     for (long k = 0; k < m.steps; k += CACHE_STEPS) {
       const long steps = std::min(CACHE_STEPS, m.steps - k);
       const bool starts = k == 0, ends = k + steps == m.steps;
-      for (long p = 0; p < m.panels(); p++) {
+      for (long p = begin; p < end; p++) {
         in_tiles(first, last, [&](auto count, long row) __attribute__((always_inline)) {
           constexpr int ROWS = decltype(count)::value;
           typename D::Sum sums[ROWS][4];
@@ -306,6 +313,12 @@ void product(const Word* rows, long row_words, long num_rows, const Matrix& m, c
       }
     }
   }
+}
+
+template <class D>
+void product(const Word* rows, long row_words, long num_rows, const Matrix& m, const float* scales, float* out,
+             long out_row_stride, long out_panel_stride) {
+  product<D>(rows, row_words, num_rows, m, scales, out, out_row_stride, out_panel_stride, 0, m.panels());
 }
 
 // Calls f with the type of the dtype, if this build has it; false otherwise.
