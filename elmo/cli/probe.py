@@ -37,6 +37,9 @@ def run(
         Path | None, typer.Option(help="Keep vectors in this folder and use them again (pos, ner; float16).")
     ] = None,
     out: Annotated[Path | None, typer.Option(help="Write the record to this file (JSON).")] = None,
+    compute_dtype: Annotated[
+        str, typer.Option(help="Of the computation: float32, bfloat16, int8, float16, float64.")
+    ] = "float32",
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, mps.")] = "auto",
     as_json: Annotated[bool, typer.Option("--json", help="Print the record instead of a table.")] = False,
 ) -> None:
@@ -57,7 +60,10 @@ def run(
     if out is not None:
         check_place(out)  # before minutes of work
     source: VectorSource
-    source = read_static_vectors(vectors) if vectors else ModelVectors(elmo.load(model, device=device))
+    if vectors:
+        source = read_static_vectors(vectors)
+    else:
+        source = ModelVectors(elmo.load(model, device=device, dtype=compute_dtype))
     record = run_probe(
         kind, source, data, column=column, config=FitConfig(epochs=epochs, seed=seed), limit=limit, cache=cache,
         device=choose_device(device), show=True,
@@ -65,7 +71,9 @@ def run(
     asked = ["elmo", "probe", kind, *data, *(["--vectors", vectors] if vectors else ["--model", model])]
     asked += ["--column", column] if kind == "pos" else []
     asked += ["--epochs", str(epochs), "--seed", str(seed)] if kind in ("pos", "ner") else []
-    record["command"] = shlex.join([*asked, *(["--limit", str(limit)] if limit else [])])
+    asked += ["--limit", str(limit)] if limit else []
+    asked += ["--compute-dtype", compute_dtype] if compute_dtype != "float32" else []
+    record["command"] = shlex.join(asked)
     if out is not None:
         with atomic_file(out) as partial:
             partial.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")

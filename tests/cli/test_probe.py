@@ -43,6 +43,14 @@ def test_static_vectors_have_one_layer(tmp_path):
     assert record["settings"]["column"] == "upos"
 
 
+def test_the_computation_may_be_less_exact_and_the_record_says_so(tmp_path):
+    data = write_treebank(tmp_path)
+    asked = ("--model", "tiny-random", "--compute-dtype", "bfloat16", "--json", "--device", "cpu")
+    record = json.loads(elmo("probe", "pos", data, *asked).stdout)
+    assert record["vectors"]["dtype"] == "bfloat16"
+    assert record["command"].endswith("--compute-dtype bfloat16")
+
+
 def test_wrong_questions_are_explained(tmp_path):
     unknown = elmo("probe", "syntax", str(tmp_path))
     assert unknown.returncode == 2
