@@ -98,6 +98,7 @@ class WordVectors:
         for key in used:
             if key not in fresh:
                 self._known.move_to_end(key)
-        self._known.update(fresh)
+        # copies: a row would keep all others of its call in memory, too
+        self._known.update((key, v.copy() if isinstance(v, np.ndarray) else v.clone()) for key, v in fresh.items())
         while len(self._known) > self.capacity:
             self._known.popitem(last=False)

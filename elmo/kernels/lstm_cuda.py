@@ -41,8 +41,10 @@ def bilstm_layer(
     into the first state nor from the last: text is cut there.
     """
     learns = torch.is_grad_enabled() and any(t.requires_grad for t in (x, kernel, bias, projection))
-    settings = _Settings(float(cell_clip or 0.0), float(proj_clip or 0.0), float(forget_bias), learns)
-    out, last_c = _Layer.apply(x, kernel, bias, projection, h, c, keep, settings)
+    # outputs are stored in the products' dtype: backwards, a clip that rounding moved would not be known again
+    edge = float(torch.tensor(proj_clip or 0.0, dtype=x.dtype))
+    settings = _Settings(float(cell_clip or 0.0), edge, float(forget_bias), learns)
+    out, last_c = _Layer.apply(x, kernel, bias, projection, h.detach(), c.detach(), keep, settings)
     return out, out[:, -1].detach(), last_c
 
 

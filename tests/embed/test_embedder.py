@@ -211,6 +211,15 @@ def test_huge_tokens_are_cut_not_kept() -> None:
     assert sum(len(key) for key in embedder.words._known) < 300
 
 
+@pytest.mark.parametrize("kernels", ["", "off"])
+def test_a_word_that_is_kept_keeps_no_other_in_memory(kernels, monkeypatch) -> None:
+    monkeypatch.setenv("ELMO_KERNELS", kernels)
+    embedder = golden_embedder("allennlp")
+    embedder.embed([[f"word{n}" for n in range(50)]])
+    for vector in embedder.words._known.values():
+        assert torch.as_tensor(vector).untyped_storage().nbytes() == 4 * len(vector)
+
+
 def test_dtypes_are_chosen_by_name() -> None:
     exact = golden_embedder("allennlp", dtype="float64").layers([SENTENCES[0]])[0]
     assert exact.dtype == np.float64

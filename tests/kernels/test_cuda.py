@@ -91,6 +91,33 @@ def test_nothing_is_kept_without_a_gradient_and_nothing_changes(resets) -> None:
         assert relative(mine, truth) < 1e-6  # a product into other strides may round otherwise
 
 
+@pytest.mark.parametrize("clip", [0.1, 0.7, 0.9, 3.0])
+def test_clipped_outputs_get_no_gradient_though_the_clip_is_rounded(clip) -> None:
+    """0.7 is 0.699 in bfloat16: what was clipped to that was clipped."""
+    D, T, B, P, H = 1, 1, 6, 8, 16
+    shapes = (D, T, B, P), (D, 2 * P, 4 * H), (D, 4 * H), (D, H, P)
+    x, kernel, bias, projection = (torch.randn(shape, device=DEVICE).bfloat16() for shape in shapes)
+    state = torch.zeros(D, B, P, device=DEVICE).bfloat16(), torch.zeros(D, B, H, device=DEVICE)
+    x.requires_grad_()
+    out, _, _ = bilstm_layer(
+        x, kernel, bias, projection * 1000, *state, None, cell_clip=None, proj_clip=clip, forget_bias=1.0
+    )
+    out.sum().backward()
+    clipped = (out.abs() >= 0.99 * clip).all(dim=-1)  # (D, T, B)
+    assert clipped.any()
+    assert x.grad is not None
+    assert not x.grad[clipped].any()
+
+
+def test_the_first_state_gets_no_gradient() -> None:
+    D, T, B, P, H = 1, 3, 6, 8, 16
+    shapes = (D, T, B, P), (D, 2 * P, 4 * H), (D, 4 * H), (D, H, P)
+    parts = [torch.randn(shape, device=DEVICE) for shape in shapes]
+    h, c = (torch.zeros(D, B, size, device=DEVICE, requires_grad=True) for size in (P, H))
+    out, _, _ = bilstm_layer(*parts, h, c, None, cell_clip=3.0, proj_clip=3.0, forget_bias=1.0)
+    assert not out.requires_grad
+
+
 @pytest.mark.parametrize("filters", [((1, 32), (3, 64), (7, 100)), ((2, 5), (4, 30))])
 def test_windows_without_convolutions_equal_the_convolutions(filters) -> None:
     plain = CharCNN(CharConfig(filters=filters, num_highways=0)).to(DEVICE)
