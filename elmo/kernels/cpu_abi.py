@@ -61,7 +61,7 @@ class PackedMatrix:
 
 
 class LayerWeights(Structure):
-    """Of cpu/lstm.h."""
+    """Of cpu/task.h."""
 
     _fields_ = [(name, c_void_p) for name in ("input", "recurrent", "projection")]
 
@@ -73,7 +73,7 @@ class Convolution(Structure):
 
 
 class Task(Structure):
-    """`Task` of cpu/lstm.h, field by field."""
+    """`Task` of cpu/task.h, field by field."""
 
     _fields_ = [
         ("layers", POINTER(LayerWeights)),

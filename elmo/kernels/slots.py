@@ -1,6 +1,6 @@
 """Who runs where in the PyTorch twin: sentences queued end to end in slots, so that a step's rows are all real tokens.
 
-The compiled twin plans the same way by itself (cpu/lstm.h).
+The compiled twin plans the same way by itself (cpu/slots.h).
 """
 
 from __future__ import annotations

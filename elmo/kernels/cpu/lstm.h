@@ -1,56 +1,20 @@
 // Projected LSTM layers of one direction over many sentences: nothing is padded and no row knows its neighbours.
 //
-// Sentences are queued end to end in a fixed number of slots, longest first to the emptiest slot. A step advances every
-// slot by one token; where a slot comes to its next sentence, its memory is set to that sentence's initial state. Steps
-// are taken in chunks of about CACHE_ROWS tokens: a chunk passes through all layers before the next one begins, so
-// memory stays small and the layers' input products have enough rows to be quick.
+// Sentences are queued end to end in a fixed number of slots (slots.h). A step advances every slot by one token; where a
+// slot comes to its next sentence, its memory is set to that sentence's initial state. Steps are taken in chunks of about
+// CACHE_ROWS tokens: a chunk passes through all layers before the next one begins, so memory stays small and the layers'
+// input products have enough rows to be quick.
 //
 // Several threads may take the same steps together, sharing out each product's columns (team.h): every thread calls
 // `run`, and what is not a product is done by one of them.
 #pragma once
 #include <memory>
-#include <queue>
 
-#include "matrix.h"
+#include "inputs.h"
+#include "slots.h"
 #include "team.h"
 
 namespace elmo {
-
-// What the caller hands over, plain C. Rows of `state` are one for all sentences, or one for each.
-struct LayerWeights {
-  const Matrix* input;       // P -> 4H, gates, with bias
-  const Matrix* recurrent;   // P -> 4H, gates
-  const Matrix* projection;  // H -> P; null: the cells are the output
-};
-
-struct Task {
-  const LayerWeights* layers;  // (directions, L)
-  int64_t num_directions, num_layers, proj_dim, cell_dim, dtype;
-  float cell_clip, proj_clip;  // infinity: off
-  int64_t skip;
-
-  const float* table;  // (N, P), vectors of distinct words
-  int64_t num_words;
-  const int64_t* tokens;     // rows of the table, all sentences one after the other
-  const int64_t* offsets;    // (S + 1), where each sentence begins
-  const int64_t* places;     // where each token's vectors go in `out`; -1: nowhere
-  int64_t num_sentences;
-
-  const float* initial_h;  // (directions, L, 1 or S, P)
-  const float* initial_c;  // (directions, L, 1 or S, H)
-  int64_t initial_rows;    // 1 or S
-  float* final_h;          // (directions, L, S, P); null: not wanted
-  float* final_c;          // (directions, L, S, H)
-
-  const float* mix;  // (K, L + 1): each row is one wanted vector, a weighting of the token's layers
-  int64_t num_mixes;
-  float* out;  // (K, out_rows, directions * P)
-  int64_t out_rows;
-
-  int64_t num_slots, input_rows;  // most sentences at once; most words whose input product is remembered
-  int64_t num_threads;
-  const int* stop;  // set by the caller to end early; null: never
-};
 
 // c = sigmoid(f) c + sigmoid(i) tanh(j) and h = sigmoid(o) tanh(c), each over one common denominator: a division costs
 // as much as an exponential, and five of them as much as a tenth of a small model's products.
@@ -67,77 +31,12 @@ ELMO_INLINE Floats cell_step(Floats i, Floats j, Floats f, Floats o, Floats& c, 
   return div(sub(t, one), mul(d, add(t, one)));
 }
 
-// The input's share of the gates for words of the table, computed when first needed and kept while there is room.
-template <class D>
-class InputProducts {
- public:
-  InputProducts(const Matrix& weights, const float* table, long num_words, long capacity, long at_once)
-      : weights_(weights), table_(table), capacity_(capacity), where_(num_words, -1) {
-    products_.reserve(capacity * weights.outputs);
-    const long most = std::min(capacity, std::max(at_once, CACHE_ROWS));
-    missing_.reserve(most);
-    rows_.reserve(most * row_words(weights.dtype, weights.inputs));
-    scales_.reserve(most);
-    padded_.resize(round_up(weights.inputs, 64));
-  }
-
-  // Makes room for what `next()` names until it returns -1; `must` of them are needed now, the rest are words to come,
-  // taken along while a product has room for more rows.
-  template <class Next>
-  void prepare(long must, Next next) {
-    missing_.clear();
-    if (capacity_ < long(where_.size()) && used_ + must > capacity_) forget();
-    for (long seen = 0;; seen++) {
-      const long word = next(), found = missing_.size();
-      if (word < 0 || (seen >= must && (found == 0 || found >= CACHE_ROWS || used_ == capacity_))) break;
-      if (where_[word] >= 0) continue;
-      where_[word] = used_++;
-      missing_.push_back(word);
-    }
-    const long P = weights_.inputs, stride = row_words(weights_.dtype, P);
-    for (long i = 0; i < long(missing_.size()); i++) {
-      std::memcpy(padded_.data(), table_ + missing_[i] * P, P * sizeof(float));
-      scales_[i] = D::convert(padded_.data(), P, rows_.data() + i * stride);
-    }
-  }
-
-  // Of what was prepared, the columns of panels begin <= p < end.
-  void compute(long begin, long end) {
-    if (missing_.empty()) return;
-    product<D>(rows_.data(), row_words(weights_.dtype, weights_.inputs), missing_.size(), weights_, scales_.data(),
-               products_.data() + where_[missing_[0]] * PANEL, PANEL, panel_stride(), begin, end);
-  }
-
-  const float* row(long word) const { return products_.data() + where_[word] * PANEL; }
-  long panel_stride() const { return capacity_ * PANEL; }
-
- private:
-  void forget() {
-    std::fill(where_.begin(), where_.end(), -1);
-    used_ = 0;
-  }
-
-  const Matrix& weights_;
-  const float* table_;
-  long capacity_, used_ = 0;
-  std::vector<long> where_, missing_;
-  Array<float> products_;  // (panels, capacity, PANEL)
-  Array<Word> rows_;
-  Array<float> scales_, padded_;
-};
-
-struct Visit {
-  long token;
-  long begins, ends;  // the sentence that begins or ends here, or -1
-};
-
 template <class D>
 class Stream {
  public:
-  // Slots are sorted by how much they hold, so the rows at work are always the first ones.
   Stream(const Task& task, long direction, const std::vector<long>& sentences, long members)
       : task_(task), direction_(direction), members_(members), P_(task.proj_dim), H_(task.cell_dim), L_(task.num_layers) {
-    queue_sentences(sentences);
+    slots_ = queue_sentences(task, direction, sentences);  // the fullest first, so the rows at work are the first ones
     S_ = slots_.size();
     width_ = round_up(P_, 64);
     panels_ = round_up(H_, LANES) / LANES;
@@ -215,35 +114,6 @@ class Stream {
     }
     const long pieces = std::min(panels, PIECES * members_);
     phase++->share(pieces, [&](long i) { work(i * panels / pieces, (i + 1) * panels / pieces); });
-  }
-
-  void queue_sentences(const std::vector<long>& sentences) {
-    const auto length = [&](long s) { return task_.offsets[s + 1] - task_.offsets[s]; };
-    std::vector<long> order;
-    for (long s : sentences)
-      if (length(s) > 0) order.push_back(s);
-    std::stable_sort(order.begin(), order.end(), [&](long a, long b) { return length(a) > length(b); });
-    const long count = std::min<long>(task_.num_slots, order.size());
-    std::vector<std::vector<long>> queues(count);
-    using Load = std::pair<long, long>;  // tokens, slot
-    std::priority_queue<Load, std::vector<Load>, std::greater<Load>> loads;
-    for (long s = 0; s < count; s++) loads.push({0, s});
-    for (long s : order) {
-      const Load least = loads.top();
-      loads.pop();
-      queues[least.second].push_back(s);
-      loads.push({least.first + length(s), least.second});
-    }
-    for (const auto& queue : queues) {
-      std::vector<Visit> visits;
-      for (long s : queue)
-        for (long i = 0, n = length(s); i < n; i++) {
-          const long token = direction_ == 0 ? task_.offsets[s] + i : task_.offsets[s + 1] - 1 - i;
-          visits.push_back({token, i == 0 ? s : -1, i == n - 1 ? s : -1});
-        }
-      slots_.push_back(std::move(visits));
-    }
-    std::stable_sort(slots_.begin(), slots_.end(), [](const auto& a, const auto& b) { return a.size() > b.size(); });
   }
 
   long highest_wanted() const {
