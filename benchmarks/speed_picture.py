@@ -19,7 +19,6 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from elmo.analysis.svg import label, picture
 
 WIDTH, SIDE, NAMES, WORDS, STEP, BAR = 420, 10, 112, 118, 20, 13  # NAMES and WORDS: room at a bar's two ends
-OTHERS = ("allennlp", "allennlp sorted", "loop", "loop sorted")
 FEEDS = {"bulk": "many sentences", "single": "one sentence at a time"}
 NAMED = {"allennlp": "AllenNLP", "allennlp sorted": "AllenNLP, sorted", "torch float32": "PyTorch float32"}
 LEFT_OUT = ("loop", "loop sorted", "torch bfloat16")
@@ -50,7 +49,7 @@ def as_svg(results: list[dict[str, Any]]) -> str:
         for row in rows:
             y += STEP
             name, speed = NAMED.get(row["path"], row["path"].replace("native ", "")), row["words_per_second"]
-            kind = "second" if row["path"] in OTHERS else "first"
+            kind = "second" if row["path"].startswith("allennlp") else "first"
             wide = max(1.0, (WIDTH - 2 * SIDE - NAMES - WORDS) * speed / most)
             parts.append(label(SIDE + NAMES - 8, y + 2, name, kind="small", anchor="end"))
             bar = f'x="{SIDE + NAMES}" y="{y - 8:g}" width="{wide:.1f}" height="{BAR}" rx="2"'

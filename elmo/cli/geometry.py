@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-import shlex
 from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from elmo.cli.asked import command_line
 
 EXAMPLE = "elmo geometry text.txt --model my-model/ --out geometry.json"
 
@@ -38,9 +39,10 @@ def run(
     embedder = elmo.load(model, tokenizer=tokenizer, device=device)
     sentences = [[token.text for token in embedder.tokenize(line)] for line in islice(read_lines(text), limit)]
     layers = layer_geometry(embedder, sentences, min_count=min_count, show=True)
-    words = ["elmo", "geometry", text.name, "--model", model, "--tokenizer", tokenizer, "--min-count", str(min_count)]
     record = {
-        "command": shlex.join([*words, *(["--limit", str(limit)] if limit else [])]),
+        "command": command_line(
+            "geometry", text.name, model=model, tokenizer=tokenizer, min_count=min_count, limit=limit
+        ),
         "vectors": {
             "name": embedder.name,
             "sha256": model_identity(embedder),

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-import shlex
 import sys
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+
+from elmo.cli.asked import command_line
 
 EXAMPLE = "elmo perplexity my-model/ news.txt novels.txt --tokenize default"
 
@@ -42,8 +43,7 @@ def run(
     if scores is not None:
         _write_scores(lm, read_sentences(files, reading), scores)
     if as_json:
-        asked = ["elmo", "perplexity", model, *files, *(["--tokenize", tokenize] if tokenize else [])]
-        command = shlex.join([*asked, *([] if carried else ["--no-carried"]), "--json"])
+        command = command_line("perplexity", model, *files, tokenize=tokenize, no_carried=not carried, json=True)
         print(json.dumps({"command": command, "files": files, **found}))
         return
     rows = {**found.get("by_source", {}), "all" if "by_source" in found else "text": found}

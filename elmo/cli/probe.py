@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import shlex
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from elmo.cli.asked import command_line
 from elmo.errors import ConfigError
 
 KINDS = ("pos", "ner", "wsd", "wic", "similarity")
@@ -68,12 +68,13 @@ def run(
         kind, source, data, column=column, config=FitConfig(epochs=epochs, seed=seed), limit=limit, cache=cache,
         device=choose_device(device), show=True,
     )  # fmt: skip
-    asked = ["elmo", "probe", kind, *data, *(["--vectors", vectors] if vectors else ["--model", model])]
-    asked += ["--column", column] if kind == "pos" else []
-    asked += ["--epochs", str(epochs), "--seed", str(seed)] if kind in ("pos", "ner") else []
-    asked += ["--limit", str(limit)] if limit else []
-    asked += ["--compute-dtype", compute_dtype] if compute_dtype != "float32" else []
-    record["command"] = shlex.join(asked)
+    fitted = kind in ("pos", "ner")
+    record["command"] = command_line(
+        "probe", kind, *data,
+        vectors=vectors, model=None if vectors else model, column=column if kind == "pos" else None,
+        epochs=epochs if fitted else None, seed=seed if fitted else None, limit=limit,
+        compute_dtype=compute_dtype if compute_dtype != "float32" else None,
+    )  # fmt: skip
     if out is not None:
         with atomic_file(out) as partial:
             partial.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from elmo.cli.asked import command_line
 from elmo.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -69,13 +69,13 @@ def run(
     tokens_alone = {"vectors": {"name": "the model's token layer"}, "words": [vars(n) for n in found.without_context]}
     without.insert(0, tokens_alone)
     if as_json:
-        words = ["elmo", "similar", sentence, word, corpus.name]  # names alone: a record is read elsewhere
-        words += [part for one in beside or [] for part in ("--beside", one)]
-        words += [*(["--paragraphs"] if paragraphs else []), *(["--vectors", Path(vectors).name] if vectors else [])]
-        words += ["--model", model, "--tokenizer", tokenizer, "--layers", layers, "-k", str(k), "--state", state]
-        words += ["--same-word"] if same_word else []
+        command = command_line(
+            "similar", sentence, word, corpus.name,  # names alone: a record is read elsewhere
+            beside=beside, paragraphs=paragraphs, vectors=Path(vectors).name if vectors else None, model=model,
+            tokenizer=tokenizer, layers=layers, k=k, state=state, same_word=same_word, json=True,
+        )  # fmt: skip
         settings = {"layers": layers, "k": k, "tokenizer": tokenizer, "state": state, "same_word": same_word}
-        about = {"command": shlex.join([*words, "--json"]), "settings": {**settings, "paragraphs": paragraphs}}
+        about = {"command": command, "settings": {**settings, "paragraphs": paragraphs}}
         print(json.dumps({**about, **_record(embedder, queries, found, corpus), "without_context": without}))
         return
     for query, near in zip(queries, found.neighbours, strict=True):
