@@ -1,8 +1,8 @@
 """Projected LSTM layers with clipping on CUDA: both directions at once, forward and backward.
 
-The twin of `elmo.model.lstm.ProjectedLSTM` for training. The products are cuBLAS's, batched over directions: a step
-reads rows [x; h] in one, and one gives such rows' gradient back; the weights' gradients of all steps are one more. What
-stands between them is one Triton kernel each (`cells_cuda`), so no activation is read or written twice. Shapes:
+The twin of `elmo.model.lstm.ProjectedLSTM` for training. A step reads rows [x; h] in one product of both directions
+(`gates_cuda`), and one gives such rows' gradient back; the weights' gradients of all steps are one more. What stands
+between products is one Triton kernel each (`cells_cuda`), so no activation is read or written twice. Shapes:
 D directions, T steps, B rows, P projection, H cells.
 """
 
@@ -14,9 +14,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from elmo.kernels.cells_cuda import cell_backward, cell_forward, hand_on, outputs_backward
+from elmo.kernels.cells_cuda import cell_backward, hand_on, outputs_backward
+from elmo.kernels.gates_cuda import Steps
+from elmo.kernels.projection_cuda import Projection
 
-ONES = 8  # columns of ones behind [x; h], of which the bias's gradient comes; 8 keep rows aligned
+ONES = 8  # columns of ones behind [x; h], of which the bias's gradient comes; 8 are 16 bytes
+ALIGNED = 64  # numbers that rows are padded to: 128 bytes, a line of the cache
 FEW_ROWS = 256  # up to these, the product over all gates is split: whole, its few tiles would leave most of a GPU idle
 PARTS = 8
 
@@ -53,7 +56,7 @@ class _Settings:
     cell_clip: float  # 0: none
     proj_clip: float
     forget_bias: float
-    learns: bool  # what the backward pass reads is kept; otherwise steps share their buffers, which stay in the cache
+    learns: bool  # what the backward pass reads is kept; otherwise steps share their buffers
 
 
 class _Layer(torch.autograd.Function):
@@ -72,30 +75,31 @@ class _Layer(torch.autograd.Function):
         D, T, B, P = x.shape
         H = projection.shape[1]
         kept, one = (T, 1) if settings.learns else (1, 0)  # steps that have buffers of their own; how far a step moves
-        rows = x.new_empty(D, T, B, 2 * P + ONES)  # what each step reads: x, h after forgetting, ones
+        pitch = -(-(2 * P + ONES) // ALIGNED) * ALIGNED
+        rows = x.new_empty(D, T, B, pitch)  # what each step reads: x, h after forgetting, ones
         rows[..., :P] = x
         rows[:, 0, :, P : 2 * P] = h if keep is None else h * keep[:, 0, :, None]
-        rows[..., 2 * P :] = 1
-        gates = x.new_empty(D, kept, B, 4 * H)  # the bias is added in the cells
+        rows[..., 2 * P : 2 * P + ONES] = 1
+        gates = x.new_empty(D, T, B, 4 * H) if settings.learns else None  # without the bias
         cells = torch.empty(D, kept + one, B, H, device=x.device, dtype=torch.float32)
         cells[:, 0] = c
         inner = x.new_empty(D, kept, B, H)  # sigmoid(o) * tanh(c)
         out = x.new_empty(D, T, B, P)
+        steps, project = Steps(rows, kernel, bias), Projection(projection, B)
         for t in range(T):
             s = t * one
-            torch.bmm(rows[:, t, :, : 2 * P], kernel, out=gates[:, s])
-            cell_forward(
-                gates[:, s], bias, cells[:, s], cells[:, s + one], inner[:, s], None if keep is None else keep[:, t],
-                clip=settings.cell_clip, forget_bias=settings.forget_bias,
+            steps.step(
+                t, cells[:, s], cells[:, s + one], inner[:, s], None if gates is None else gates[:, t],
+                None if keep is None else keep[:, t], clip=settings.cell_clip, forget_bias=settings.forget_bias,
             )  # fmt: skip
-            torch.bmm(inner[:, s], projection, out=out[:, t])
             last = t + 1 == T
             hand_on(
-                out[:, t], out[:, t], None if last else rows[:, t + 1, :, P : 2 * P],
+                project(inner[:, s]), out[:, t], None if last else rows[:, t + 1, :, P : 2 * P],
                 None if keep is None or last else keep[:, t + 1], clip=settings.proj_clip,
             )  # fmt: skip
-        saved = kernel, bias, projection, rows, gates, cells, inner, out
-        ctx.save_for_backward(*saved, *(() if keep is None else (keep,)))
+        if gates is not None:
+            saved = kernel, bias, projection, rows, gates, cells, inner, out
+            ctx.save_for_backward(*saved, *(() if keep is None else (keep,)))
         ctx.settings = settings
         last_c = cells[:, -1].clone()
         ctx.mark_non_differentiable(last_c)
@@ -126,7 +130,8 @@ class _Layer(torch.autograd.Function):
             )  # fmt: skip
             back.step(t, d_gates[:, t])
         flat = d_gates.view(D, T * B, 4 * H)
-        d_read = torch.bmm(rows.view(D, T * B, -1).transpose(1, 2), flat)  # (D, 2P + ONES, 4H)
+        read = rows.view(D, T * B, -1)[..., : 2 * P + ONES]
+        d_read = torch.bmm(read.transpose(1, 2), flat)  # (D, 2P + ONES, 4H)
         d_projection = torch.bmm(inner.view(D, T * B, H).transpose(1, 2), d_hidden.view(D, T * B, P))
         return back.to_x(flat), d_read[:, : 2 * P], d_read[:, 2 * P], d_projection, None, None, None, None
 

@@ -1,9 +1,9 @@
 """A stretch of LSTM steps on CUDA for inference: all layers, both directions, recorded once and replayed.
 
-Twin of `elmo.model.lstm.LSTMStack` where nothing is learned. Each layer reads rows [x; h] in one product a step; what
-stands between products is one Triton kernel. Nothing is kept for a gradient: gates live for one step, cells are
-updated in place, and h goes where the next step reads it. Sentences stand end to end in a row; where one begins, the
-row's state is the initial one again. Shapes: D directions, C steps, R rows, P projection, H cells, L layers.
+Twin of `elmo.model.lstm.LSTMStack` where nothing is learned. Each layer reads rows [x; h] in one product a step
+(`gates_cuda`). Nothing is kept for a gradient: cells are updated in place, and h goes where the next step reads it.
+Sentences stand end to end in a row; where one begins, the row's state is the initial one again. Shapes: D directions,
+C steps, R rows, P projection, H cells, L layers.
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from elmo.kernels.cells_cuda import cell_forward, hand_on
+from elmo.kernels.cells_cuda import hand_on
+from elmo.kernels.gates_cuda import Steps
+from elmo.kernels.projection_cuda import Projection
 from elmo.kernels.record import record
 
 log = logging.getLogger(__name__)
@@ -56,9 +58,9 @@ class Stretch:
         self.rows = like.new_zeros(L + 1, D, self.most_steps, num_rows, 2 * P)  # x, then h
         self.keep = torch.zeros(self.most_steps, num_rows, device=like.device, dtype=torch.uint8)
         self._cells = torch.zeros(L, D, num_rows, H, device=like.device)
-        self._gates = like.new_empty(D, num_rows, 4 * H)
         self._inner = like.new_empty(D, num_rows, H)  # sigmoid(o) * tanh(c)
-        self._hidden = like.new_empty(D, num_rows, P)
+        self._steps = [Steps(self.rows[n], layers.kernels[n], layers.biases[n]) for n in range(L)]
+        self._project = [None if weights is None else Projection(weights, num_rows) for weights in layers.projections]
         self._record = record and like.is_cuda
         self._graphs: dict[tuple[int, int], torch.cuda.CUDAGraph] = {}
 
@@ -103,23 +105,19 @@ class Stretch:
             BLOCK=triton.next_power_of_2(P),
         )  # fmt: skip
         for number in range(top):
-            projection, cells = layers.projections[number], self._cells[number]
+            project, cells = self._project[number], self._cells[number]
             for t in range(steps):
                 last = t + 1 == steps  # whether h is kept into the next stretch is the next stretch's business
-                torch.bmm(rows[number, :, t], layers.kernels[number], out=self._gates)
-                cell_forward(
-                    self._gates, layers.biases[number], cells, cells, self._inner, keep[t], layers.c[number],
-                    clip=cell_clip,
+                self._steps[number].step(
+                    t, cells, cells, self._inner, None, keep[t], layers.c[number], clip=cell_clip
                 )  # fmt: skip
-                if projection is not None:
-                    torch.bmm(self._inner, projection, out=self._hidden)
                 hand_on(
-                    self._inner if projection is None else self._hidden,
+                    self._inner[:, None] if project is None else project(self._inner),
                     rows[number + 1, :, t, :, :P],
                     rows[number, :, 0 if last else t + 1, :, P:],
                     None if last else keep[t + 1],
                     layers.h[number],
-                    clip=0.0 if projection is None else proj_clip,
+                    clip=0.0 if project is None else proj_clip,
                     skip=rows[number, :, t, :, :P] if layers.skip and number else None,
                 )
 

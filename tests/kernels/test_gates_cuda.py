@@ -1,0 +1,175 @@
+"""Gates and cells of a step, by one kernel on Hopper and by two elsewhere, and the projection after them.
+
+Against double precision on fresh random inputs. The Hopper kernel is tested where there is one; the rest on CUDA or in
+Triton's interpreter: see triton_here.
+"""
+
+from __future__ import annotations
+
+import logging
+from types import SimpleNamespace
+
+import pytest
+import torch
+from torch import Tensor
+from triton_here import CUDA, DEVICE, MARKS
+
+from elmo.kernels import gates_cuda
+from elmo.kernels.gates_cuda import Steps
+from elmo.kernels.projection_cuda import Projection, product_in_parts
+
+pytestmark = MARKS
+
+HOPPER = CUDA and torch.cuda.get_device_capability()[0] == 9
+on_hopper = pytest.mark.skipif(not HOPPER, reason="the kernel is Hopper's")
+GUARD = 3  # rows behind the last that nobody may touch
+
+
+def relative(a: Tensor, b: Tensor) -> float:
+    return float((a.double() - b.double()).norm() / b.double().norm().clamp(min=1e-30))
+
+
+class Case:
+    """Random inputs of one step, and what it should give."""
+
+    def __init__(self, sizes: tuple[int, int, int], dtype: torch.dtype, *, D: int = 2, clip: float = 1.0) -> None:
+        self.B, H, P = sizes
+        self.t, self.clip, self.forget_bias = 1, clip, 0.7
+        self.rows = torch.randn(D, 3, self.B, 2 * P + 64, device=DEVICE).to(dtype)
+        self.kernel = (torch.randn(D, 2 * P, 4 * H, device=DEVICE) * (2 * P) ** -0.5).to(dtype)
+        self.bias = torch.randn(D, 4 * H, device=DEVICE)
+        self.before = torch.randn(D, self.B + GUARD, H, device=DEVICE)
+        self.keep = (torch.rand(D, self.B, device=DEVICE) < 0.7).to(torch.uint8)
+        self.first = torch.randn(D, H, device=DEVICE)
+
+    def run(self, *, keeps: bool = True, starts: bool = True, stores: bool = True, in_place: bool = False) -> Tensor:
+        D, _, H = self.before.shape
+        before = self.before.clone()
+        after = before if in_place else torch.full_like(before, torch.nan)
+        inner = torch.full((D, self.B + GUARD, H), torch.nan, device=DEVICE, dtype=self.rows.dtype)
+        products = torch.full((D, self.B + GUARD, 4 * H), torch.nan, device=DEVICE, dtype=self.rows.dtype)
+        Steps(self.rows, self.kernel, self.bias).step(
+            self.t, before[:, : self.B], after[:, : self.B], inner[:, : self.B],
+            products[:, : self.B] if stores else None, self.keep if keeps else None, self.first if starts else None,
+            clip=self.clip, forget_bias=self.forget_bias,
+        )  # fmt: skip
+        behind = [inner[:, self.B :].float(), products[:, self.B :].float()]
+        assert all(torch.isnan(rows).all() for rows in behind), "rows behind the last were written"
+        assert in_place or torch.isnan(after[:, self.B :]).all()
+        found = [after[:, : self.B], inner[:, : self.B].float()]
+        return torch.cat([*found, products[:, : self.B].float()] if stores else found, dim=-1)
+
+    def truth(self, *, keeps: bool = True, starts: bool = True, stores: bool = True) -> Tensor:
+        products = self.rows[:, self.t, :, : self.kernel.shape[1]].double() @ self.kernel.double()
+        i, j, f, o = (products + self.bias.double()[:, None]).chunk(4, dim=-1)
+        c = self.before[:, : self.B].double()
+        if keeps:
+            start = self.first.double()[:, None] if starts else torch.zeros_like(c)
+            c = torch.where(self.keep[..., None] != 0, c, start)
+        c = torch.sigmoid(f + self.forget_bias) * c + torch.sigmoid(i) * torch.tanh(j)
+        c = c.clamp(-self.clip, self.clip) if self.clip else c
+        found = [c, torch.sigmoid(o) * torch.tanh(c)]
+        return torch.cat([*found, products] if stores else found, dim=-1)
+
+
+@pytest.mark.parametrize("sizes", [(1, 16, 8), (5, 48, 24), (130, 64, 32)])
+@pytest.mark.parametrize("keeps", [False, True])
+def test_two_kernels_equal_double_precision(sizes, keeps) -> None:
+    torch.backends.cuda.matmul.allow_tf32 = False
+    case = Case(sizes, torch.float32)
+    assert relative(case.run(keeps=keeps, starts=False), case.truth(keeps=keeps, starts=False)) < 1e-6
+
+
+@on_hopper
+@pytest.mark.parametrize(
+    "sizes",
+    # a row; tiles cut in both ways; a tile each; more than one; whole and cut ones, narrow and wide
+    [(1, 64, 32), (100, 256, 64), (129, 512, 96), (128, 4096, 512), (1000, 1024, 128), (300, 4096, 512)],
+)  # fmt: skip
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"keeps": True, "starts": False, "stores": True},
+        {"keeps": True, "starts": True, "stores": False},
+        {"keeps": False, "starts": False, "stores": True},
+    ],
+    ids=["training", "embedding", "nothing forgotten"],
+)
+def test_the_hopper_kernel_equals_double_precision(sizes, dtype, options, monkeypatch) -> None:
+    monkeypatch.setattr("elmo.kernels.gates_hopper.FEWEST_ROWS", 1)
+    case = Case(sizes, dtype)
+    assert Steps(case.rows, case.kernel, case.bias)._hopper is not None, "it was not tested"
+    found, truth = case.run(**options), case.truth(**options)
+    assert torch.isfinite(found).all()
+    assert relative(found, truth) < {torch.bfloat16: 4e-3, torch.float16: 5e-4}[dtype]
+    assert (found - truth).abs().max() < {torch.bfloat16: 0.06, torch.float16: 0.008}[dtype]
+
+
+@on_hopper
+def test_the_hopper_kernel_knows_one_direction_no_clip_and_cells_in_place() -> None:
+    case = Case((260, 512, 64), torch.bfloat16, D=1, clip=0.0)
+    assert relative(case.run(in_place=True), case.truth()) < 4e-3
+
+
+@on_hopper
+def test_the_hopper_kernel_gives_the_same_numbers_again() -> None:
+    case = Case((1024, 4096, 512), torch.bfloat16)
+    first = case.run()
+    for _ in range(20):  # a race would show sooner or later
+        assert torch.equal(case.run(), first)
+
+
+@on_hopper
+def test_the_hopper_kernel_keeps_what_is_not_a_number_visible() -> None:
+    case = Case((140, 256, 64), torch.bfloat16)
+    case.rows[1, case.t, 5, 3] = torch.nan
+    found = case.run(stores=False)
+    assert torch.isnan(found[1, 5]).all()
+    assert torch.isfinite(found[1, :5]).all()
+    assert torch.isfinite(found[0]).all()
+
+
+def test_a_kernel_that_fails_is_replaced_by_two_and_not_tried_again(monkeypatch, caplog) -> None:
+    tries = []
+
+    class Failing:
+        def __init__(self, *given: Tensor) -> None:
+            pass
+
+        def step(self, *given: object, **settings: object) -> None:
+            tries.append(1)
+            raise TypeError("warp_specialize() takes two arguments")
+
+    monkeypatch.setattr(gates_cuda, "_failures", [])
+    fake = SimpleNamespace(fits=lambda rows, kernel: True, HopperSteps=Failing)
+    monkeypatch.setattr(gates_cuda, "_hopper", lambda: fake)
+    case = Case((5, 48, 24), torch.float32)
+    torch.backends.cuda.matmul.allow_tf32 = False
+    with caplog.at_level(logging.WARNING):
+        for _ in range(2):
+            assert relative(case.run(), case.truth()) < 1e-6
+    assert len(tries) == 1
+    assert "two arguments" in caplog.text
+
+
+@pytest.mark.parametrize(("rows", "parts"), [(1, 2), (130, 4)])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16] if CUDA else [torch.float32])
+def test_a_product_in_parts_is_the_product(rows, parts, dtype) -> None:
+    inner = torch.randn(2, rows + GUARD, 512, device=DEVICE).to(dtype)[:, :rows]
+    weights = torch.randn(2, 512, 128, device=DEVICE).to(dtype)
+    found = torch.full((2, parts, rows, 128), torch.nan, device=DEVICE)
+    product_in_parts(inner, weights, found)
+    assert relative(found.sum(dim=1), inner.double() @ weights.double()) < 1e-5
+
+
+@pytest.mark.skipif(not CUDA, reason="the interpreter has no half precision worth testing")
+@pytest.mark.parametrize(
+    "shape", [(128, 4096, 512), (100, 2048, 256), (300, 4096, 512), (7, 1024, 128), (64, 2100, 264)]
+)
+def test_a_projection_adds_up_to_the_product(shape) -> None:
+    rows, H, P = shape
+    inner = torch.randn(2, rows, H, device=DEVICE).to(torch.bfloat16)
+    weights = torch.randn(2, H, P, device=DEVICE).to(torch.bfloat16)
+    found = Projection(weights, rows)(inner).double().sum(dim=1)
+    assert relative(found, inner.double() @ weights.double()) < 4e-3
