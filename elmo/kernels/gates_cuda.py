@@ -19,11 +19,14 @@ log = logging.getLogger(__name__)
 
 
 class Steps:
-    """Steps that read the same rows (D, T, B, at least 2P) with the same kernel (D, 2P, 4H) and bias (D, 4H)."""
+    """Steps that read the same rows (D, T, B, at least 2P) with the same kernel (D, 2P, 4H) and bias (D, 4H).
 
-    def __init__(self, rows: Tensor, kernel: Tensor, bias: Tensor) -> None:
+    With `one` false, by two kernels even where one could do.
+    """
+
+    def __init__(self, rows: Tensor, kernel: Tensor, bias: Tensor, *, one: bool = True) -> None:
         self._rows, self._kernel, self._bias = rows[..., : kernel.shape[1]], kernel, bias
-        hopper = None if _failures else _hopper()
+        hopper = _hopper() if one and not _failures else None
         self._hopper = hopper.HopperSteps(rows, kernel, bias) if hopper and hopper.fits(rows, kernel) else None
         self._products: Tensor | None = None
 
