@@ -1,14 +1,16 @@
 """How fast is the projected-LSTM stack on this GPU, beside cuDNN's and beside the matmul peak? 2 layers, 2 directions.
 
-    python benchmarks/gpu_lstm.py
+    python benchmarks/gpu_lstm.py [--sizes original small] [--rows 128 1024]
 
 Tokens/s of 20 steps, median of repeated runs, all variants interleaved in one process; then one JSON line.
 cuDNN's `nn.LSTM(proj_size)` has no clips, so it does a little less work. Weights of both are bfloat16 and gradients are
-made anew, not added to older ones. "recorded": replayed as a CUDA graph, as in pretraining.
+made anew, not added to older ones. "recorded": replayed as a CUDA graph, as in pretraining; "embedding": the steps that
+`elmo embed` takes, which keep all layers and nothing for a gradient.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import statistics
 import sys
@@ -20,6 +22,7 @@ from torch import nn
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from elmo.kernels.record import record
+from elmo.kernels.steps_cuda import Layers, Stretch
 from elmo.model.config import LSTMConfig
 from elmo.model.lstm import LSTMStack, State
 from elmo.model.rows import read_rows
@@ -52,6 +55,35 @@ def peak() -> float:
     return 2 * 8192**3 / min(timed(lambda: a @ b, 10) for _ in range(3))
 
 
+def embedding(stacks: nn.ModuleList, config: LSTMConfig, x: torch.Tensor):
+    """Embedding's pass over vectors x (D, B, T, P), in stretches as long as it has them."""
+    D, B, T, P = x.shape
+    bias = [torch.stack([s.layers[n].bias.detach().float() for s in stacks]) for n in range(config.num_layers)]
+    for one in bias:
+        one[:, 2 * config.cell_dim : 3 * config.cell_dim] += config.forget_bias
+    layers = Layers(
+        kernels=[torch.stack([s.layers[n].kernel.detach() for s in stacks]) for n in range(config.num_layers)],
+        biases=bias,
+        projections=[torch.stack([s.layers[n].projection.detach() for s in stacks]) for n in range(config.num_layers)],
+        h=x.new_zeros(config.num_layers, D, P),
+        c=torch.zeros(config.num_layers, D, config.cell_dim, device=x.device),
+        skip=config.skip,
+        cell_clip=config.cell_clip,
+        proj_clip=config.proj_clip,
+    )
+    stretch = Stretch(layers, B, record=True)
+    whole, rest = divmod(T, stretch.most_steps)
+    part = x[:, :, : stretch.most_steps].transpose(1, 2)  # (D, n, B, P)
+    stretch.rows[0, :, : part.shape[1], :, :P] = part
+    stretch.keep.copy_(torch.rand(stretch.keep.shape, device=x.device) > 0.05)
+
+    def run() -> None:
+        for steps in [stretch.most_steps] * whole + [rest] * bool(rest):
+            stretch.run(steps, config.num_layers)
+
+    return run
+
+
 def variants(cell: int, proj: int, rows: int) -> dict:
     config = LSTMConfig(cell_dim=cell, proj_dim=proj)
     stacks = nn.ModuleList(LSTMStack(config) for _ in range(2)).cuda().bfloat16()
@@ -75,6 +107,8 @@ def variants(cell: int, proj: int, rows: int) -> dict:
         out, _ = read_rows(stacks, x.detach().requires_grad_(), state, fresh)
         out.backward(grad)
 
+    embed = embedding(stacks, config, x)
+
     def cudnn_forward() -> None:
         with torch.no_grad():
             for d in range(2):
@@ -87,6 +121,7 @@ def variants(cell: int, proj: int, rows: int) -> dict:
             out.backward(grad[d].transpose(0, 1))
 
     return {
+        "ours embedding": embed,
         "ours recorded forward": recorded(ours_forward),
         "ours recorded f+b": recorded(ours_both),
         "ours forward": ours_forward,
@@ -97,12 +132,17 @@ def variants(cell: int, proj: int, rows: int) -> dict:
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--sizes", nargs="+", choices=list(SIZES), default=list(SIZES))
+    parser.add_argument("--rows", nargs="+", type=int, default=[128, 1024, 4096])
+    given = parser.parse_args()
     top = peak()
     print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}, bf16 matmul {top / 1e12:.0f} TFLOP/s")
     results = []
-    for size, (cell, proj) in SIZES.items():
+    for size in given.sizes:
+        cell, proj = SIZES[size]
         flops = 2 * 2 * (2 * 2 * proj * 4 * cell + 2 * cell * proj)  # a token, forward
-        for rows in (128, 1024, 4096):
+        for rows in given.rows:
             functions = variants(cell, proj, rows)
             seconds: dict[str, list[float]] = {name: [] for name in functions}
             for function in functions.values():

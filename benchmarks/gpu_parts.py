@@ -23,7 +23,6 @@ from gpu_lstm import SIZES, STEPS, recorded, timed
 
 from elmo.kernels.cells_cuda import cell_backward, hand_on, outputs_backward
 from elmo.kernels.gates_cuda import Steps
-from elmo.kernels.projection_cuda import Projection
 
 ROWS = {"original": (128, 1024), "medium": (1024,), "small": (1024, 4096)}
 
@@ -52,11 +51,9 @@ def parts(cell: int, proj: int, num_rows: int) -> Iterator[tuple[str, Callable[[
                 t, cells[:, t], cells[:, t + 1], inner[:, t], gates[:, t], keep[:, t], clip=3.0
             ),
         )
-    project = Projection(projection, B)
-    hidden = project(inner[:, 0])
     following = rows[:, 0, :, P : 2 * P]
-    yield "projection", lambda t: project(inner[:, t])
-    yield "handed on", lambda t: hand_on(hidden, out[:, t], following, keep[:, t], clip=3.0)
+    yield "projection", lambda t: torch.bmm(inner[:, t], projection, out=out[:, t])
+    yield "handed on", lambda t: hand_on(out[:, t], out[:, t], following, keep[:, t], clip=3.0)
     later = d_rows[:, None, :, :, P:]
     yield (
         "backward: outputs",

@@ -51,19 +51,20 @@ def hand_on(
     clip: float,
     skip: Tensor | None = None,
 ) -> None:
-    """The outputs, clipped, to where the layer above reads them and to where the next step does, each (D, B, P).
+    """The outputs (D, B, P), clipped, to where the layer above reads them and to where the next step does.
 
-    `hidden` (D, S, B, P) is in S parts to be added. `above` gets `skip` added. Where keep (D, B) is 0 the next step
-    reads `first` (D, P; None: zero) instead.
+    `above` may be `hidden` itself; it gets `skip` added. Where keep (D, B) is 0 the next step reads `first` (D, P;
+    None: zero) instead. All other tensors are (D, B, P).
     """
-    D, S, B, P = hidden.shape
-    following_view, skip_view = above if following is None else following, above if skip is None else skip
-    strides = [stride for view in (above, following_view, skip_view) for stride in view.stride()[:2]]
+    D, B, P = hidden.shape
+    views = hidden, above, hidden if following is None else following, hidden if skip is None else skip
+    strides = [stride for view in views for stride in view.stride()[:2]]
     _hand_on_kernel[(D * B,)](
-        hidden, above, following_view, skip_view, above if keep is None else keep, above if first is None else first,
-        *hidden.stride()[:3], *strides, 0 if keep is None else keep.stride(0), B, P, clip,
-        PARTS=S, CLIP=clip > 0, SKIP=skip is not None, FOLLOWED=following is not None,
-        HAS_KEEP=keep is not None, HAS_FIRST=first is not None, BLOCK=triton.next_power_of_2(P),
+        *views, hidden if keep is None else keep, hidden if first is None else first,
+        *strides, 0 if keep is None else keep.stride(0), B, P, clip,
+        CLIP=clip > 0, SKIP=skip is not None, STORE=clip > 0 or above.data_ptr() != hidden.data_ptr(),
+        FOLLOWED=following is not None, HAS_KEEP=keep is not None, HAS_FIRST=first is not None,
+        BLOCK=triton.next_power_of_2(P),
     )  # fmt: skip
 
 
@@ -123,14 +124,6 @@ def _biased(gate, bias, inside):  # type: ignore[no-untyped-def]  # Triton compi
 
 
 @triton.jit
-def _added(at, stride, inside, PARTS: tl.constexpr, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]  # Triton's
-    total = tl.zeros([BLOCK], tl.float32)
-    for part in tl.static_range(PARTS):
-        total += tl.load(at + part * stride, mask=inside, other=0.0).to(tl.float32)
-    return total
-
-
-@triton.jit
 def _cell_forward_kernel(  # type: ignore[no-untyped-def]  # Triton compiles it
     gates, bias, before, after, inner, keep, first,
     gate_stride, before_stride, after_stride, inner_stride, keep_stride, B, H, clip, forget_bias,
@@ -162,24 +155,23 @@ def _cell_forward_kernel(  # type: ignore[no-untyped-def]  # Triton compiles it
 @triton.jit
 def _hand_on_kernel(  # type: ignore[no-untyped-def]  # Triton compiles it
     hidden, above, following, skip, keep, first,
-    hidden_d, hidden_s, hidden_b, above_d, above_b, following_d, following_b, skip_d, skip_b, keep_d, B, P, clip,
-    PARTS: tl.constexpr, CLIP: tl.constexpr, SKIP: tl.constexpr, FOLLOWED: tl.constexpr, HAS_KEEP: tl.constexpr,
+    hidden_d, hidden_b, above_d, above_b, following_d, following_b, skip_d, skip_b, keep_d, B, P, clip,
+    CLIP: tl.constexpr, SKIP: tl.constexpr, STORE: tl.constexpr, FOLLOWED: tl.constexpr, HAS_KEEP: tl.constexpr,
     HAS_FIRST: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     row = tl.program_id(0).to(tl.int64)
     d, b = row // B, row % B
     cols = tl.arange(0, BLOCK)
     inside = cols < P
-    total = _added(hidden + d * hidden_d + b * hidden_b + cols, hidden_s, inside, PARTS, BLOCK)
+    kind = hidden.dtype.element_ty
+    h = tl.load(hidden + d * hidden_d + b * hidden_b + cols, mask=inside, other=0.0)
     if CLIP:
-        total = _clipped(total, clip)
-    kind = above.dtype.element_ty
-    h = total.to(kind)
+        h = _clipped(h.to(tl.float32), clip).to(kind)
     to = above + d * above_d + b * above_b + cols
     if SKIP:
         x = tl.load(skip + d * skip_d + b * skip_b + cols, mask=inside, other=0.0).to(tl.float32)
         tl.store(to, (h.to(tl.float32) + x).to(kind), mask=inside)
-    else:
+    elif STORE:
         tl.store(to, h, mask=inside)
     if FOLLOWED:
         if HAS_KEEP:
@@ -202,7 +194,10 @@ def _outputs_backward_kernel(  # type: ignore[no-untyped-def]  # Triton compiles
     inside = cols < P
     grad = tl.load(d_out + d * d_out_d + b * d_out_b + cols, mask=inside, other=0.0).to(tl.float32)
     if PARTS:
-        back = _added(later + d * later_d + b * later_b + cols, later_s, inside, PARTS, BLOCK)
+        back = tl.zeros([BLOCK], tl.float32)
+        for part in tl.static_range(PARTS):
+            at = later + d * later_d + part * later_s + b * later_b + cols
+            back += tl.load(at, mask=inside, other=0.0).to(tl.float32)
         if HAS_KEEP:
             back = back * tl.load(keep + d * keep_d + b).to(tl.float32)
         grad += back

@@ -18,7 +18,7 @@ def make_cells(  # type: ignore[no-untyped-def]  # Triton compiles it
 ):  # fmt: skip
     handed, sizes, places, strides, clip, forget_bias = values
     gates, full, free = handed
-    num_tiles, B, H = sizes
+    num_tiles, _, _, B, H = sizes
     bias, before, after, inner, products, keep, first = places
     before_d, after_d, inner_d, products_d, keep_d = strides
     ROWS: gl.constexpr = gates.shape[0]
@@ -28,11 +28,11 @@ def make_cells(  # type: ignore[no-untyped-def]  # Triton compiles it
     )
     row = gl.arange(0, PIECE, layout=gl.SliceLayout(1, layout))
     cell = gl.arange(0, CELLS, layout=gl.SliceLayout(0, layout))
-    d, m, n = place(gl.program_id(0), B, H, ROWS, CELLS)
+    d, m, n = place(gl.program_id(0), sizes, ROWS, CELLS)
     read = before + d * before_d, keep + d * keep_d
     c, stays = _read(read, m * ROWS + row, n * CELLS + cell, B, H, True, HAS_KEEP)
     for tile in range(gl.program_id(0), num_tiles, gl.num_programs(0)):
-        d, m, n = place(tile, B, H, ROWS, CELLS)
+        d, m, n = place(tile, sizes, ROWS, CELLS)
         col = n * CELLS + cell
         b_i = gl.load(bias + d * 4 * H + col)
         b_j = gl.load(bias + d * 4 * H + H + col)
@@ -48,7 +48,7 @@ def make_cells(  # type: ignore[no-untyped-def]  # Triton compiles it
                 c_later, stays_later = _read(read, m * ROWS + (piece + 1) * PIECE + row, col, B, H, True, HAS_KEEP)
             else:
                 later = tile + gl.num_programs(0)
-                d_later, m_later, n_later = place(later, B, H, ROWS, CELLS)
+                d_later, m_later, n_later = place(later, sizes, ROWS, CELLS)
                 read = before + d_later * before_d, keep + d_later * keep_d
                 r_later, col_later = m_later * ROWS + row, n_later * CELLS + cell
                 c_later, stays_later = _read(read, r_later, col_later, B, H, later < num_tiles, HAS_KEEP)
@@ -82,8 +82,10 @@ def make_cells(  # type: ignore[no-untyped-def]  # Triton compiles it
 
 
 @gluon.jit
-def place(tile, B, H, ROWS: gl.constexpr, CELLS: gl.constexpr):  # type: ignore[no-untyped-def]  # Triton compiles it
-    """Direction, and numbers of the tile's rows and cells: rows vary first, so that weights are read while cached."""
+def place(count, sizes, ROWS: gl.constexpr, CELLS: gl.constexpr):  # type: ignore[no-untyped-def]  # Triton compiles it
+    """Direction, and numbers of a tile's rows and cells: rows vary first, so that weights are read while cached."""
+    _, begin, way, B, H = sizes
+    tile = begin + way * count
     num_m, num_n = gl.cdiv(B, ROWS), H // CELLS
     return tile // num_m // num_n, tile % num_m, tile // num_m % num_n
 

@@ -38,7 +38,7 @@ class _Tile:
     together: int  # cells side by side of one thread
 
 
-WIDE = _Tile(cells=64, stages=3, cell_warps=4, cell_registers=152, registers=128, together=8)
+WIDE = _Tile(cells=64, stages=3, cell_warps=4, cell_registers=160, registers=128, together=8)
 NARROW = _Tile(cells=32, stages=5, cell_warps=8, cell_registers=104, registers=96, together=4)
 
 
@@ -91,13 +91,15 @@ class HopperSteps:
         """As `elmo.kernels.gates_cuda.Steps.step` says."""
         T, B = self._shape[1:3]
         tile = self._tile
+        # every other step takes the tiles from the last to the first: weights that were read last are still cached
+        begin, way = (self._num_tiles - 1, -1) if t % 2 else (0, 1)
         _step_kernel[(min(self._num_tiles, self._processors),)](
             self._rows, self._kernel, self._bias, before, after, inner,
             inner if products is None else products, inner if keep is None else keep,
             before if first is None else first,
             before.stride(0), after.stride(0), inner.stride(0), 0 if products is None else products.stride(0),
-            0 if keep is None else keep.stride(0), t * B, T * B, self._num_tiles, B, self._cell_dim, self._depth,
-            clip, forget_bias,
+            0 if keep is None else keep.stride(0), t * B, T * B, self._num_tiles, begin, way,
+            B, self._cell_dim, self._depth, clip, forget_bias,
             STORES=products is not None, HAS_KEEP=keep is not None, HAS_FIRST=first is not None, CLIP=clip > 0,
             CELLS=tile.cells, STAGES=tile.stages, CELL_WARPS=tile.cell_warps, CELL_REGISTERS=tile.cell_registers,
             TOGETHER=tile.together, PIECE=PIECE, num_warps=8, maxnreg=tile.registers,
@@ -119,10 +121,11 @@ def _described(matrix: Tensor, height: int, width: int = DEPTH) -> TensorDescrip
 # are `full`, then `free`. A wait names the parity of the round it waits for; the first `empty` and `free` are given.
 
 
-@gluon.jit(do_not_specialize=["first_row", "stride", "num_tiles"])
+@gluon.jit(do_not_specialize=["first_row", "stride", "num_tiles", "begin", "way"])
 def _step_kernel(  # type: ignore[no-untyped-def]  # Triton compiles it
     rows, kernel, bias, before, after, inner, products, keep, first,
-    before_d, after_d, inner_d, products_d, keep_d, first_row, stride, num_tiles, B, H, K, clip, forget_bias,
+    before_d, after_d, inner_d, products_d, keep_d, first_row, stride, num_tiles, begin, way,
+    B, H, K, clip, forget_bias,
     STORES: gl.constexpr, HAS_KEEP: gl.constexpr, HAS_FIRST: gl.constexpr, CLIP: gl.constexpr,
     CELLS: gl.constexpr, STAGES: gl.constexpr, CELL_WARPS: gl.constexpr, CELL_REGISTERS: gl.constexpr,
     TOGETHER: gl.constexpr, PIECE: gl.constexpr,
@@ -143,7 +146,7 @@ def _step_kernel(  # type: ignore[no-untyped-def]  # Triton compiles it
     mbarrier.init(free, count=1)
     ring = a, b, ready, empty
     handed = gates, full, free
-    sizes = num_tiles, B, H
+    sizes = num_tiles, begin, way, B, H
     places = bias, before, after, inner, products, keep, first
     strides = before_d, after_d, inner_d, products_d, keep_d
     values = handed, sizes, places, strides, clip, forget_bias
@@ -161,14 +164,14 @@ def _step_kernel(  # type: ignore[no-untyped-def]  # Triton compiles it
 @gluon.jit
 def _load(rows, kernel, ring, sizes, K, first_row, stride):  # type: ignore[no-untyped-def]  # Triton compiles it
     a, b, ready, empty = ring
-    num_tiles, B, H = sizes
+    num_tiles, H = sizes[0], sizes[4]
     STAGES: gl.constexpr = a.shape[0]
     ROWS: gl.constexpr = a.shape[1]
     DEPTH: gl.constexpr = a.shape[2]
     CELLS: gl.constexpr = b.shape[2] // 4
     count = 0
     for tile in range(gl.program_id(0), num_tiles, gl.num_programs(0)):
-        d, m, n = place(tile, B, H, ROWS, CELLS)
+        d, m, n = place(tile, sizes, ROWS, CELLS)
         for k in range(0, K, DEPTH):
             stage = count % STAGES
             mbarrier.wait(empty.index(stage), (count // STAGES & 1) ^ 1)

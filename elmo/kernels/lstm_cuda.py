@@ -16,7 +16,6 @@ from torch import Tensor
 
 from elmo.kernels.cells_cuda import cell_backward, hand_on, outputs_backward
 from elmo.kernels.gates_cuda import Steps
-from elmo.kernels.projection_cuda import Projection
 
 ONES = 8  # columns of ones behind [x; h], of which the bias's gradient comes; 8 are 16 bytes
 ALIGNED = 64  # numbers that rows are padded to: 128 bytes, a line of the cache
@@ -79,22 +78,24 @@ class _Layer(torch.autograd.Function):
         rows = x.new_empty(D, T, B, pitch)  # what each step reads: x, h after forgetting, ones
         rows[..., :P] = x
         rows[:, 0, :, P : 2 * P] = h if keep is None else h * keep[:, 0, :, None]
-        rows[..., 2 * P : 2 * P + ONES] = 1
+        if settings.learns:
+            rows[..., 2 * P : 2 * P + ONES] = 1
         gates = x.new_empty(D, T, B, 4 * H) if settings.learns else None  # without the bias
         cells = torch.empty(D, kept + one, B, H, device=x.device, dtype=torch.float32)
         cells[:, 0] = c
         inner = x.new_empty(D, kept, B, H)  # sigmoid(o) * tanh(c)
         out = x.new_empty(D, T, B, P)
-        steps, project = Steps(rows, kernel, bias), Projection(projection, B)
+        steps = Steps(rows, kernel, bias)
         for t in range(T):
             s = t * one
             steps.step(
                 t, cells[:, s], cells[:, s + one], inner[:, s], None if gates is None else gates[:, t],
                 None if keep is None else keep[:, t], clip=settings.cell_clip, forget_bias=settings.forget_bias,
             )  # fmt: skip
+            torch.bmm(inner[:, s], projection, out=out[:, t])
             last = t + 1 == T
             hand_on(
-                project(inner[:, s]), out[:, t], None if last else rows[:, t + 1, :, P : 2 * P],
+                out[:, t], out[:, t], None if last else rows[:, t + 1, :, P : 2 * P],
                 None if keep is None or last else keep[:, t + 1], clip=settings.proj_clip,
             )  # fmt: skip
         if gates is not None:

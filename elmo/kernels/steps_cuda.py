@@ -18,7 +18,6 @@ from torch import Tensor
 
 from elmo.kernels.cells_cuda import hand_on
 from elmo.kernels.gates_cuda import Steps
-from elmo.kernels.projection_cuda import Projection
 from elmo.kernels.record import record
 
 log = logging.getLogger(__name__)
@@ -59,8 +58,8 @@ class Stretch:
         self.keep = torch.zeros(self.most_steps, num_rows, device=like.device, dtype=torch.uint8)
         self._cells = torch.zeros(L, D, num_rows, H, device=like.device)
         self._inner = like.new_empty(D, num_rows, H)  # sigmoid(o) * tanh(c)
+        self._hidden = like.new_empty(D, num_rows, P)
         self._steps = [Steps(self.rows[n], layers.kernels[n], layers.biases[n]) for n in range(L)]
-        self._project = [None if weights is None else Projection(weights, num_rows) for weights in layers.projections]
         self._record = record and like.is_cuda
         self._graphs: dict[tuple[int, int], torch.cuda.CUDAGraph] = {}
 
@@ -105,19 +104,21 @@ class Stretch:
             BLOCK=triton.next_power_of_2(P),
         )  # fmt: skip
         for number in range(top):
-            project, cells = self._project[number], self._cells[number]
+            projection, cells = layers.projections[number], self._cells[number]
             for t in range(steps):
                 last = t + 1 == steps  # whether h is kept into the next stretch is the next stretch's business
                 self._steps[number].step(
                     t, cells, cells, self._inner, None, keep[t], layers.c[number], clip=cell_clip
                 )  # fmt: skip
+                if projection is not None:
+                    torch.bmm(self._inner, projection, out=self._hidden)
                 hand_on(
-                    self._inner[:, None] if project is None else project(self._inner),
+                    self._inner if projection is None else self._hidden,
                     rows[number + 1, :, t, :, :P],
                     rows[number, :, 0 if last else t + 1, :, P:],
                     None if last else keep[t + 1],
                     layers.h[number],
-                    clip=0.0 if project is None else proj_clip,
+                    clip=0.0 if projection is None else proj_clip,
                     skip=rows[number, :, t, :, :P] if layers.skip and number else None,
                 )
 

@@ -63,9 +63,9 @@ def fused_rows(
         projections = [one.projection for one in both if one.projection is not None]
         out, h, c = bilstm_layer(
             x,
-            torch.stack([one.kernel.to(x.dtype) for one in both]),
-            torch.stack([one.bias.to(x.dtype) for one in both]),
-            torch.stack([projection.to(x.dtype) for projection in projections]),
+            _Together.apply(x.dtype, *(one.kernel for one in both)),
+            _Together.apply(x.dtype, *(one.bias for one in both)),
+            _Together.apply(x.dtype, *projections),
             state.h[:, number],
             state.c[:, number],
             keep,
@@ -77,3 +77,19 @@ def fused_rows(
         hs.append(h)
         cs.append(c)
     return x.transpose(1, 2), State(torch.stack(hs, dim=1), torch.stack(cs, dim=1))  # (D, B, T, P)
+
+
+class _Together(torch.autograd.Function):
+    """Weights of all directions in one tensor (D, ...) of a dtype: read and written once, not cast and then stacked."""
+
+    @staticmethod
+    def forward(ctx: Any, dtype: torch.dtype, *weights: Tensor) -> Tensor:
+        ctx.kind = weights[0].dtype
+        together = weights[0].new_empty(len(weights), *weights[0].shape, dtype=dtype)
+        for place, one in zip(together, weights, strict=True):
+            place.copy_(one)
+        return together
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        return (None, *(grad.to(ctx.kind) for grad in grads[0]))

@@ -68,7 +68,7 @@ def test_fused_rows_equal_the_plain_ones(sizes, resets, clip, skip, layers, dtyp
 
     torch.backends.cuda.matmul.allow_tf32 = False
     # the two round at other places; beside a clip that also switches single gradients off or on
-    limits = {torch.float32: (2e-5, 5e-3 if CUDA else 2e-5), torch.bfloat16: (0.08, 0.25)}
+    limits = {torch.float32: (2e-5, 1e-2 if CUDA else 2e-5), torch.bfloat16: (0.08, 0.25)}
     limit = limits[dtype][clip == 0.25]
     for number, (mine, truth) in enumerate(zip(run(partial(fused_rows, bilstm_layer)), run(plain_rows), strict=True)):
         assert torch.isfinite(mine).all()
