@@ -4,8 +4,8 @@
 
 Tokens/s of 20 steps, median of repeated runs, all variants interleaved in one process; then one JSON line.
 cuDNN's `nn.LSTM(proj_size)` has no clips, so it does a little less work. Weights of both are bfloat16 and gradients are
-made anew, not added to older ones. "recorded": replayed as a CUDA graph, as in pretraining; "embedding": the steps that
-`elmo embed` takes, which keep all layers and nothing for a gradient.
+made anew, not added to older ones. "recorded": replayed as a CUDA graph, as in pretraining; "embedding": steps as
+`elmo embed` replays them, which keep all layers and nothing for a gradient.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def peak() -> float:
 
 
 def embedding(stacks: nn.ModuleList, config: LSTMConfig, x: torch.Tensor):
-    """Embedding's pass over vectors x (D, B, T, P), in stretches as long as it has them."""
+    """Steps as embedding takes them over vectors x (D, B, T, P), in stretches as long as its buffers allow."""
     D, B, T, P = x.shape
     bias = [torch.stack([s.layers[n].bias.detach().float() for s in stacks]) for n in range(config.num_layers)]
     for one in bias:

@@ -3,8 +3,8 @@
     python benchmarks/gpu_parts.py
 
 Microseconds a layer and step, each part alone in a CUDA graph of 20 steps, median of five in turns in one process; then
-one JSON line. "one kernel" and "two kernels" are gates and cells (`elmo.kernels.gates_cuda`) with nothing kept, or with
-what training keeps; the other parts stand between them and make up the rest of a step.
+one JSON line. "one kernel" (on Hopper) and "two kernels" are gates and cells (`elmo.kernels.gates_cuda`) with nothing
+kept, or with what training keeps. What is missing of a step are copies: of x, of weights, of states.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from gpu_lstm import SIZES, STEPS, recorded, timed
 
 from elmo.kernels.cells_cuda import cell_backward, hand_on, outputs_backward
 from elmo.kernels.gates_cuda import Steps
+from elmo.kernels.lstm_cuda import _InParts
 
 ROWS = {"original": (128, 1024), "medium": (1024,), "small": (1024, 4096)}
 
@@ -41,6 +42,8 @@ def parts(cell: int, proj: int, num_rows: int) -> Iterator[tuple[str, Callable[[
     d_cell, d_hidden, d_gates = some(D, B, H, dtype=torch.float32) * 0, some(D, T, B, P), some(D, T, B, 4 * H)
     for name, one in {"one kernel": True, "two kernels": False}.items():
         steps = Steps(rows, kernel, bias, one=one)
+        if steps.by_one_kernel != one:
+            continue
         yield (
             f"{name}, nothing kept",
             lambda t, steps=steps: steps.step(t, d_cell, d_cell, inner[:, 0], None, keep[:, t], clip=3.0),
@@ -68,7 +71,11 @@ def parts(cell: int, proj: int, num_rows: int) -> Iterator[tuple[str, Callable[[
         ),
     )
     yield "gates'", lambda t: torch.bmm(d_gates[:, t], kernel.transpose(1, 2), out=d_rows[:, t])
+    in_parts = _InParts(kernel, out)
+    yield "gates' to h, in parts", lambda t: in_parts.step(t + 1, d_gates[:, t])
     read = rows.view(D, T * B, -1)[..., : 2 * P + 8].transpose(1, 2)
+    states, d_states = inner.view(D, T * B, H).transpose(1, 2), d_hidden.view(D, T * B, P)
+    yield "projection's weights', a share", lambda t: None if t else torch.bmm(states, d_states)
     yield "weights', a share", lambda t: None if t else torch.bmm(read, d_gates.view(D, T * B, -1))
 
 
@@ -86,7 +93,7 @@ def main() -> None:
             for name, values in seconds.items():
                 micro = statistics.median(values) * 1e6
                 results.append({"size": size, "rows": num_rows, "part": name, "microseconds": micro})
-                print(f"{size:9} rows {num_rows:5} {name:28} {micro:7.1f}")
+                print(f"{size:9} rows {num_rows:5} {name:32} {micro:7.1f}")
             del made, replays
             torch.cuda.empty_cache()
     print(json.dumps(results))

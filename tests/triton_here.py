@@ -12,6 +12,7 @@ import pytest
 import torch
 
 CUDA = torch.cuda.is_available()
+HOPPER = CUDA and torch.version.hip is None and torch.cuda.get_device_capability()[0] == 9
 DEVICE = "cuda" if CUDA else "cpu"
 if not CUDA:
     os.environ["TRITON_INTERPRET"] = "1"  # read when the kernels are defined

@@ -1,14 +1,14 @@
 """What LSTM steps on CUDA do with their rows [x; h], for training and embedding alike: gates, then cells.
 
-On Hopper one kernel makes both (`gates_hopper`); elsewhere, for odd sizes and float32, cuBLAS makes the gates and a
-Triton kernel the cells (`cells_cuda`). Shapes: D directions, T steps, B rows, P projection, H cells.
+On Hopper one kernel makes both (`gates_hopper`); elsewhere, for odd sizes, few rows and float32, cuBLAS makes the gates
+and a Triton kernel the cells (`cells_cuda`). Shapes: D directions, T steps, B rows, P projection, H cells.
 """
 
 from __future__ import annotations
 
 import functools
 import logging
-from types import ModuleType
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -21,14 +21,21 @@ log = logging.getLogger(__name__)
 class Steps:
     """Steps that read the same rows (D, T, B, at least 2P) with the same kernel (D, 2P, 4H) and bias (D, 4H).
 
-    With `one` false, by two kernels even where one could do.
+    `scratch`: where steps that take turns share the buffer they may need. With `one` false, by two kernels even where
+    one could do.
     """
 
-    def __init__(self, rows: Tensor, kernel: Tensor, bias: Tensor, *, one: bool = True) -> None:
+    def __init__(
+        self, rows: Tensor, kernel: Tensor, bias: Tensor, *, scratch: list[Tensor] | None = None, one: bool = True
+    ) -> None:
         self._rows, self._kernel, self._bias = rows[..., : kernel.shape[1]], kernel, bias
-        hopper = _hopper() if one and not _failures else None
-        self._hopper = hopper.HopperSteps(rows, kernel, bias) if hopper and hopper.fits(rows, kernel) else None
-        self._products: Tensor | None = None
+        self._scratch = [] if scratch is None else scratch
+        self._hopper = _hopper_steps(rows, kernel, bias) if one else None
+
+    @property
+    def by_one_kernel(self) -> bool:
+        """Whether one kernel makes gates and cells, as far as is known yet."""
+        return self._hopper is not None and not _failures
 
     def step(
         self,
@@ -48,36 +55,47 @@ class Steps:
         The products, without the bias, are left in `products` (D, B, 4H) if given. Where keep (D, B) is 0 the cells
         before were `first` (D, H; None: zero). clip 0: none.
         """
-        if self._hopper is not None:
+        if self._hopper is not None and not _failures:
             try:
                 self._hopper.step(
                     t, before, after, inner, products, keep, first, clip=clip, forget_bias=forget_bias
                 )  # fmt: skip
                 return
             except Exception as error:  # its language is new: another Triton may refuse it in ways not known here
-                log.warning("gates and cells are made by two kernels, the one for both failed: %s", error)
-                _failures.append(error)
-                self._hopper = None
+                _fail(error)
         if products is None:
-            products = self._scratch(inner)
+            if not self._scratch:
+                D, B, H = inner.shape
+                self._scratch.append(inner.new_empty(D, B, 4 * H))
+            products = self._scratch[0]
         torch.bmm(self._rows[:, t], self._kernel, out=products)
         cell_forward(products, self._bias, before, after, inner, keep, first, clip=clip, forget_bias=forget_bias)
 
-    def _scratch(self, inner: Tensor) -> Tensor:
-        if self._products is None:
-            D, B, H = inner.shape
-            self._products = inner.new_empty(D, B, 4 * H)
-        return self._products
+
+_failures: list[str] = []  # of the kernel for both: after one it is not tried again
 
 
-_failures: list[Exception] = []  # of the kernel for both: after one it is not tried again
+def _fail(error: Exception) -> None:
+    log.warning("gates and cells are made by two kernels, the one for both failed: %s", error)
+    _failures.append(str(error))  # not the error itself, which would hold on to every tensor on its way
+
+
+def _hopper_steps(rows: Tensor, kernel: Tensor, bias: Tensor) -> Any:
+    hopper = None if _failures else _hopper()
+    if hopper is None or not hopper.fits(rows, kernel):
+        return None
+    try:
+        return hopper.HopperSteps(rows, kernel, bias)
+    except Exception as error:  # as in `Steps.step`
+        _fail(error)
+        return None
 
 
 @functools.cache
-def _hopper() -> ModuleType | None:
+def _hopper() -> Any:
     try:
         from elmo.kernels import gates_hopper
-    except ImportError as error:  # a Triton without Gluon
+    except Exception as error:  # a Triton without Gluon, or with another one
         log.info("gates and cells are made by two kernels: %s", error)
         return None
     return gates_hopper

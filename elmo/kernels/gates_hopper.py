@@ -25,6 +25,7 @@ from elmo.kernels.cells_hopper import make_cells, place
 ROWS, DEPTH = 128, 64  # of a tile; of what is loaded at once
 PIECE = 32  # rows of a tile whose cells are made at once
 FEWEST_ROWS = 64  # with fewer, most of a tile is nobody's, and two kernels are as fast
+async_load = getattr(tma, "async_load", None) or tma.async_copy_global_to_shared  # as newer and older Tritons call it
 DTYPES = {torch.bfloat16: gl.bfloat16, torch.float16: gl.float16}
 
 
@@ -47,6 +48,7 @@ def fits(rows: Tensor, kernel: Tensor) -> bool:
     _, depth, num_gates = kernel.shape
     return (
         rows.is_cuda
+        and torch.version.hip is None  # AMD's numbers mean other GPUs
         and torch.cuda.get_device_capability(rows.device)[0] == 9
         and rows.dtype in DTYPES
         and rows.shape[2] >= FEWEST_ROWS
@@ -178,10 +180,10 @@ def _load(rows, kernel, ring, sizes, K, first_row, stride):  # type: ignore[no-u
             bar = ready.index(stage)
             mbarrier.expect(bar, (ROWS + 4 * CELLS) * DEPTH * 2)
             # rows beyond the last are the next step's, or zero: their cells are not stored
-            tma.async_copy_global_to_shared(rows, [first_row + d * stride + m * ROWS, k], bar, a.index(stage))
+            async_load(rows, [first_row + d * stride + m * ROWS, k], bar, a.index(stage))
             for gate in gl.static_range(4):
                 to = b.index(stage).slice(gate * CELLS, CELLS, dim=1)
-                tma.async_copy_global_to_shared(kernel, [d * K + k, gate * H + n * CELLS], bar, to)
+                async_load(kernel, [d * K + k, gate * H + n * CELLS], bar, to)
             count += 1
 
 

@@ -59,7 +59,10 @@ class Stretch:
         self._cells = torch.zeros(L, D, num_rows, H, device=like.device)
         self._inner = like.new_empty(D, num_rows, H)  # sigmoid(o) * tanh(c)
         self._hidden = like.new_empty(D, num_rows, P)
-        self._steps = [Steps(self.rows[n], layers.kernels[n], layers.biases[n]) for n in range(L)]
+        scratch: list[Tensor] = []
+        self._steps = [
+            Steps(self.rows[n], layers.kernels[n], layers.biases[n], scratch=scratch) for n in range(L)
+        ]  # fmt: skip
         self._record = record and like.is_cuda
         self._graphs: dict[tuple[int, int], torch.cuda.CUDAGraph] = {}
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from triton_here import CUDA, DEVICE, MARKS
+from triton_here import CUDA, DEVICE, HOPPER, MARKS
 
 from elmo.kernels import packing, steps_cuda
 from elmo.kernels.bilm_cuda import CudaBiLM
@@ -150,15 +150,35 @@ def test_not_a_number_stays_visible() -> None:
 
 @pytest.mark.skipif(not CUDA, reason="the interpreter has no half precision worth testing")
 @pytest.mark.parametrize("dtype", list(ROUGH))
-@pytest.mark.parametrize("lstm", [{"cell_dim": 300, "proj_dim": 72}, {"cell_dim": 2100, "proj_dim": 264}])
+@pytest.mark.parametrize(
+    "lstm",
+    # the last ones fit the kernel that makes gates and cells in one
+    [
+        {"cell_dim": 300, "proj_dim": 72},
+        {"cell_dim": 2100, "proj_dim": 264},
+        {"cell_dim": 256, "proj_dim": 64},
+        {"cell_dim": 2048, "proj_dim": 256},
+    ],
+)
 def test_halves_are_near_the_plain_network(dtype: torch.dtype, lstm: dict[str, Any]) -> None:
     check(make_model(dtype, scale=1.0, **lstm), LONG)
 
 
+@pytest.mark.skipif(not HOPPER, reason="the kernel is Hopper's")
+def test_rows_of_long_texts_go_through_one_kernel() -> None:
+    twin = CudaBiLM(make_model(torch.float16, cell_dim=256, proj_dim=64))
+    words = np.full(sum(LONG), 2, dtype=np.int32)
+    run(twin, make_table(twin.model), words, LONG, np.eye(3, dtype=np.float32))
+    used = [steps for stretch in twin._stretches.values() for steps in stretch._steps]
+    assert used
+    assert all(steps.by_one_kernel for steps in used)
+
+
 @pytest.mark.skipif(not CUDA, reason="graphs are CUDA's")
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
 @pytest.mark.parametrize("lstm", [{"cell_dim": 256, "proj_dim": 64}, {"cell_dim": 2100, "proj_dim": 264}])
-def test_recorded_steps_equal_launched_ones(lstm: dict[str, Any]) -> None:
-    model = make_model(scale=1.0, **lstm)
+def test_recorded_steps_equal_launched_ones(dtype: torch.dtype, lstm: dict[str, Any]) -> None:
+    model = make_model(dtype, scale=1.0, **lstm)
     table, words = make_table(model), np.random.default_rng(0).integers(2, 17, sum(LONG)).astype(np.int32)
     mix = np.eye(3, dtype=np.float32)
     found = [run(CudaBiLM(model, record=record), table, words, LONG, mix) for record in (False, True)]

@@ -69,10 +69,10 @@ def test_fused_rows_equal_the_plain_ones(sizes, resets, clip, skip, layers, dtyp
     torch.backends.cuda.matmul.allow_tf32 = False
     # the two round at other places; beside a clip that binds, this switches single gradients off or on
     limit = {torch.float32: 2e-5, torch.bfloat16: 0.08}[dtype]
-    switching = {torch.float32: 0.05 if CUDA else 2e-5, torch.bfloat16: 0.25}[dtype]
+    switching = {torch.float32: (1e-3, 0.05) if CUDA else (2e-5, 2e-5), torch.bfloat16: (0.25, 0.25)}[dtype]
     for number, (mine, truth) in enumerate(zip(run(partial(fused_rows, bilstm_layer)), run(plain_rows), strict=True)):
         assert torch.isfinite(mine).all()
-        allowed = switching if clip == 0.25 else limit
+        allowed = switching[number > 2] if clip == 0.25 else limit  # numbers 0 to 2 are values
         assert relative(mine, truth) < allowed, (number, relative(mine, truth))
 
 

@@ -7,19 +7,19 @@ Triton's interpreter: see triton_here.
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
 from types import SimpleNamespace
 
 import pytest
 import torch
 from torch import Tensor
-from triton_here import CUDA, DEVICE, MARKS
+from triton_here import DEVICE, HOPPER, MARKS
 
 from elmo.kernels import gates_cuda
 from elmo.kernels.gates_cuda import Steps
 
 pytestmark = MARKS
 
-HOPPER = CUDA and torch.cuda.get_device_capability()[0] == 9
 on_hopper = pytest.mark.skipif(not HOPPER, reason="the kernel is Hopper's")
 GUARD = 3  # rows behind the last that nobody may touch
 
@@ -31,10 +31,11 @@ def relative(a: Tensor, b: Tensor) -> float:
 class Case:
     """Random inputs of one step, and what it should give."""
 
-    def __init__(self, sizes: tuple[int, int, int], dtype: torch.dtype, *, D: int = 2, clip: float = 1.0) -> None:
+    def __init__(
+        self, sizes: tuple[int, int, int], dtype: torch.dtype, *, t: int = 1, D: int = 2, clip: float = 1.0
+    ) -> None:
         self.B, H, P = sizes
-        self.t = self.B % 2  # odd steps take their tiles from the last to the first
-        self.clip, self.forget_bias = clip, 0.7
+        self.t, self.clip, self.forget_bias = t, clip, 0.7
         self.rows = torch.randn(D, 3, self.B, 2 * P + 64, device=DEVICE).to(dtype)
         self.kernel = (torch.randn(D, 2 * P, 4 * H, device=DEVICE) * (2 * P) ** -0.5).to(dtype)
         self.bias = torch.randn(D, 4 * H, device=DEVICE)
@@ -42,13 +43,21 @@ class Case:
         self.keep = (torch.rand(D, self.B, device=DEVICE) < 0.7).to(torch.uint8)
         self.first = torch.randn(D, H, device=DEVICE)
 
-    def run(self, *, keeps: bool = True, starts: bool = True, stores: bool = True, in_place: bool = False) -> Tensor:
+    def run(
+        self,
+        *,
+        keeps: bool = True,
+        starts: bool = True,
+        stores: bool = True,
+        in_place: bool = False,
+        steps: Steps | None = None,
+    ) -> Tensor:
         D, _, H = self.before.shape
         before = self.before.clone()
         after = before if in_place else torch.full_like(before, torch.nan)
         inner = torch.full((D, self.B + GUARD, H), torch.nan, device=DEVICE, dtype=self.rows.dtype)
         products = torch.full((D, self.B + GUARD, 4 * H), torch.nan, device=DEVICE, dtype=self.rows.dtype)
-        Steps(self.rows, self.kernel, self.bias).step(
+        (steps or Steps(self.rows, self.kernel, self.bias)).step(
             self.t, before[:, : self.B], after[:, : self.B], inner[:, : self.B],
             products[:, : self.B] if stores else None, self.keep if keeps else None, self.first if starts else None,
             clip=self.clip, forget_bias=self.forget_bias,
@@ -80,7 +89,18 @@ def test_two_kernels_equal_double_precision(sizes, keeps) -> None:
     assert relative(case.run(keeps=keeps, starts=False), case.truth(keeps=keeps, starts=False)) < 1e-6
 
 
+@pytest.fixture
+def one_kernel(monkeypatch) -> Iterator[None]:
+    """Steps of any number of rows take the kernel for both, and it did not fail."""
+    monkeypatch.setattr("elmo.kernels.gates_hopper.FEWEST_ROWS", 1)
+    monkeypatch.setattr(gates_cuda, "_failures", [])
+    yield
+    assert not gates_cuda._failures
+
+
 @on_hopper
+@pytest.mark.usefixtures("one_kernel")
+@pytest.mark.parametrize("t", [0, 1])  # odd steps take their tiles from the last to the first
 @pytest.mark.parametrize(
     "sizes",
     # a row; tiles cut in both ways; a tile each; more than one; whole and cut ones, narrow and wide
@@ -96,10 +116,9 @@ def test_two_kernels_equal_double_precision(sizes, keeps) -> None:
     ],
     ids=["training", "embedding", "nothing forgotten"],
 )
-def test_the_hopper_kernel_equals_double_precision(sizes, dtype, options, monkeypatch) -> None:
-    monkeypatch.setattr("elmo.kernels.gates_hopper.FEWEST_ROWS", 1)
-    case = Case(sizes, dtype)
-    assert Steps(case.rows, case.kernel, case.bias)._hopper is not None, "it was not tested"
+def test_the_hopper_kernel_equals_double_precision(sizes, dtype, options, t) -> None:
+    case = Case(sizes, dtype, t=t)
+    assert Steps(case.rows, case.kernel, case.bias).by_one_kernel
     found, truth = case.run(**options), case.truth(**options)
     assert torch.isfinite(found).all()
     assert relative(found, truth) < {torch.bfloat16: 4e-3, torch.float16: 5e-4}[dtype]
@@ -107,12 +126,16 @@ def test_the_hopper_kernel_equals_double_precision(sizes, dtype, options, monkey
 
 
 @on_hopper
-def test_the_hopper_kernel_knows_one_direction_no_clip_and_cells_in_place() -> None:
-    case = Case((260, 512, 64), torch.bfloat16, D=1, clip=0.0)
+@pytest.mark.usefixtures("one_kernel")
+@pytest.mark.parametrize("t", [0, 1])
+@pytest.mark.parametrize(("sizes", "D"), [((260, 512, 64), 1), ((1024, 4096, 512), 2)])  # one tile a program; eight
+def test_the_hopper_kernel_knows_no_clip_and_cells_in_place(sizes, D, t) -> None:
+    case = Case(sizes, torch.bfloat16, t=t, D=D, clip=0.0)
     assert relative(case.run(in_place=True), case.truth()) < 4e-3
 
 
 @on_hopper
+@pytest.mark.usefixtures("one_kernel")
 def test_the_hopper_kernel_gives_the_same_numbers_again() -> None:
     case = Case((1024, 4096, 512), torch.bfloat16)
     first = case.run()
@@ -121,6 +144,7 @@ def test_the_hopper_kernel_gives_the_same_numbers_again() -> None:
 
 
 @on_hopper
+@pytest.mark.usefixtures("one_kernel")
 def test_the_hopper_kernel_keeps_what_is_not_a_number_visible() -> None:
     case = Case((140, 256, 64), torch.bfloat16)
     case.rows[1, case.t, 5, 3] = torch.nan
@@ -146,8 +170,11 @@ def test_a_kernel_that_fails_is_replaced_by_two_and_not_tried_again(monkeypatch,
     monkeypatch.setattr(gates_cuda, "_hopper", lambda: fake)
     case = Case((5, 48, 24), torch.float32)
     torch.backends.cuda.matmul.allow_tf32 = False
+    made = [Steps(case.rows, case.kernel, case.bias) for _ in range(3)]  # as a stack of layers makes them
+    assert all(steps.by_one_kernel for steps in made)
     with caplog.at_level(logging.WARNING):
-        for _ in range(2):
-            assert relative(case.run(), case.truth()) < 1e-6
-    assert len(tries) == 1
-    assert "two arguments" in caplog.text
+        for steps in made:
+            assert relative(case.run(steps=steps), case.truth()) < 1e-6
+        assert relative(case.run(), case.truth()) < 1e-6
+    assert len(tries) == len(caplog.records) == 1
+    assert not any(steps.by_one_kernel for steps in made)
