@@ -57,21 +57,8 @@ def peak() -> float:
 
 def embedding(stacks: nn.ModuleList, config: LSTMConfig, x: torch.Tensor):
     """Steps as embedding takes them over vectors x (D, B, T, P), in stretches as long as its buffers allow."""
-    D, B, T, P = x.shape
-    bias = [torch.stack([s.layers[n].bias.detach().float() for s in stacks]) for n in range(config.num_layers)]
-    for one in bias:
-        one[:, 2 * config.cell_dim : 3 * config.cell_dim] += config.forget_bias
-    layers = Layers(
-        kernels=[torch.stack([s.layers[n].kernel.detach() for s in stacks]) for n in range(config.num_layers)],
-        biases=bias,
-        projections=[torch.stack([s.layers[n].projection.detach() for s in stacks]) for n in range(config.num_layers)],
-        h=x.new_zeros(config.num_layers, D, P),
-        c=torch.zeros(config.num_layers, D, config.cell_dim, device=x.device),
-        skip=config.skip,
-        cell_clip=config.cell_clip,
-        proj_clip=config.proj_clip,
-    )
-    stretch = Stretch(layers, B, record=True)
+    _, B, T, P = x.shape
+    stretch = Stretch(Layers.of(stacks, config), B, record=True)
     whole, rest = divmod(T, stretch.most_steps)
     part = x[:, :, : stretch.most_steps].transpose(1, 2)  # (D, n, B, P)
     stretch.rows[0, :, : part.shape[1], :, :P] = part

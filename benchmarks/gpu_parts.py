@@ -23,7 +23,7 @@ from gpu_lstm import SIZES, STEPS, recorded, timed
 
 from elmo.kernels.cells_cuda import cell_backward, hand_on, outputs_backward
 from elmo.kernels.gates_cuda import Steps
-from elmo.kernels.lstm_cuda import _InParts
+from elmo.kernels.lstm_cuda import ALIGNED, ONES, _InParts
 
 ROWS = {"original": (128, 1024), "medium": (1024,), "small": (1024, 4096)}
 
@@ -35,7 +35,7 @@ def parts(cell: int, proj: int, num_rows: int) -> Iterator[tuple[str, Callable[[
     def some(*shape: int, dtype: torch.dtype = torch.bfloat16) -> torch.Tensor:
         return torch.randn(*shape, device="cuda").to(dtype)
 
-    rows, kernel, projection = some(D, T, B, 2 * P + 64), some(D, 2 * P, 4 * H) * P**-0.5, some(D, H, P) * H**-0.5
+    rows, kernel, projection = some(D, T, B, 2 * P + ALIGNED), some(D, 2 * P, 4 * H) * P**-0.5, some(D, H, P) * H**-0.5
     bias, keep = some(D, 4 * H), (torch.rand(D, T, B, device="cuda") < 0.95).to(torch.bfloat16)
     gates, cells = some(D, T, B, 4 * H), some(D, T + 1, B, H, dtype=torch.float32)
     inner, out, d_rows = some(D, T, B, H), some(D, T, B, P), some(D, T, B, 2 * P)
@@ -73,7 +73,7 @@ def parts(cell: int, proj: int, num_rows: int) -> Iterator[tuple[str, Callable[[
     yield "gates'", lambda t: torch.bmm(d_gates[:, t], kernel.transpose(1, 2), out=d_rows[:, t])
     in_parts = _InParts(kernel, out)
     yield "gates' to h, in parts", lambda t: in_parts.step(t + 1, d_gates[:, t])
-    read = rows.view(D, T * B, -1)[..., : 2 * P + 8].transpose(1, 2)
+    read = rows.view(D, T * B, -1)[..., : 2 * P + ONES].transpose(1, 2)
     states, d_states = inner.view(D, T * B, H).transpose(1, 2), d_hidden.view(D, T * B, P)
     yield "projection's weights', a share", lambda t: None if t else torch.bmm(states, d_states)
     yield "weights', a share", lambda t: None if t else torch.bmm(read, d_gates.view(D, T * B, -1))

@@ -46,7 +46,7 @@ class CudaBiLM:
         self._work = torch.cuda.Stream(self.device) if cuda else None
         self._copies = torch.cuda.Stream(self.device) if cuda else None
         with torch.inference_mode(), self.at_work():
-            self._layers = self._stack(lstm)
+            self._layers = Layers.of(model.stacks, lstm)
         self._stretches: OrderedDict[int, Stretch] = OrderedDict()
         operations = 2 * self.num_directions * lstm.num_layers * 9 * lstm.proj_dim * lstm.cell_dim
         rate = RATES.get(self.dtype, TENSOR_RATE)
@@ -128,25 +128,3 @@ class CudaBiLM:
                 mine.zero_()
             else:
                 mine.copy_(given.transpose(0, 1))  # (L, D, ·)
-
-    def _stack(self, lstm: Any) -> Layers:
-        kernels, biases, projections = [], [], []
-        for number in range(lstm.num_layers):
-            both = [stack.layers[number] for stack in self.model.stacks]
-            kernels.append(torch.stack([one.kernel.detach() for one in both]))  # (D, 2P, 4H)
-            bias = torch.stack([one.bias.detach().float() for one in both])  # (D, 4H)
-            bias[:, 2 * lstm.cell_dim : 3 * lstm.cell_dim] += lstm.forget_bias
-            biases.append(bias)
-            missing = both[0].projection is None
-            projections.append(None if missing else torch.stack([one.projection.detach() for one in both]))
-        shape = (lstm.num_layers, self.num_directions)
-        return Layers(
-            kernels=kernels,
-            biases=biases,
-            projections=projections,
-            h=torch.zeros(*shape, lstm.proj_dim, device=self.device, dtype=self.dtype),
-            c=torch.zeros(*shape, lstm.cell_dim, device=self.device),
-            skip=lstm.skip,
-            cell_clip=lstm.cell_clip,
-            proj_clip=lstm.proj_clip,
-        )

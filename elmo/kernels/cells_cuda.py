@@ -118,6 +118,24 @@ def _clipped(x, clip):  # type: ignore[no-untyped-def]  # Triton compiles it
 
 
 @triton.jit
+def _own_cells(B, H, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]  # Triton compiles it
+    """Row of all directions, direction, its row, cells a program works on, and which of these there are."""
+    row = tl.program_id(0).to(tl.int64)
+    cols = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    return row, row // B, row % B, cols, cols < H
+
+
+@triton.jit
+def _biased_gates(gates, bias, stride, d, b, H, cols, inside):  # type: ignore[no-untyped-def]  # Triton compiles it
+    at, b_at = gates + d * stride + b * 4 * H + cols, bias + d * 4 * H + cols
+    i = _biased(at, b_at, inside)
+    j = _biased(at + H, b_at + H, inside)
+    f = _biased(at + 2 * H, b_at + 2 * H, inside)
+    o = _biased(at + 3 * H, b_at + 3 * H, inside)
+    return i, j, f, o
+
+
+@triton.jit
 def _biased(gate, bias, inside):  # type: ignore[no-untyped-def]  # Triton compiles it
     products = tl.load(gate, mask=inside, other=0.0).to(tl.float32)
     return products + tl.load(bias, mask=inside, other=0.0).to(tl.float32)
@@ -129,15 +147,8 @@ def _cell_forward_kernel(  # type: ignore[no-untyped-def]  # Triton compiles it
     gate_stride, before_stride, after_stride, inner_stride, keep_stride, B, H, clip, forget_bias,
     HAS_KEEP: tl.constexpr, HAS_FIRST: tl.constexpr, CLIP: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    row = tl.program_id(0).to(tl.int64)
-    d, b = row // B, row % B
-    cols = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
-    inside = cols < H
-    at, b_at = gates + d * gate_stride + b * 4 * H + cols, bias + d * 4 * H + cols
-    i = _biased(at, b_at, inside)
-    j = _biased(at + H, b_at + H, inside)
-    f = _biased(at + 2 * H, b_at + 2 * H, inside)
-    o = _biased(at + 3 * H, b_at + 3 * H, inside)
+    _, d, b, cols, inside = _own_cells(B, H, BLOCK)
+    i, j, f, o = _biased_gates(gates, bias, gate_stride, d, b, H, cols, inside)
     c = tl.load(before + d * before_stride + b * H + cols, mask=inside, other=0.0)
     if HAS_KEEP:
         start = tl.zeros([BLOCK], tl.float32)
@@ -213,15 +224,9 @@ def _cell_backward_kernel(  # type: ignore[no-untyped-def]  # Triton compiles it
     gate_stride, cell_stride, d_gate_stride, keep_stride, B, H, clip, forget_bias,
     HAS_KEEP: tl.constexpr, CLIP: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    row = tl.program_id(0).to(tl.int64)
-    d, b = row // B, row % B
-    cols = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
-    inside = cols < H
-    at, b_at = gates + d * gate_stride + b * 4 * H + cols, bias + d * 4 * H + cols
-    i = tl.sigmoid(_biased(at, b_at, inside))
-    j = _tanh(_biased(at + H, b_at + H, inside))
-    f = tl.sigmoid(_biased(at + 2 * H, b_at + 2 * H, inside) + forget_bias)
-    o = tl.sigmoid(_biased(at + 3 * H, b_at + 3 * H, inside))
+    row, d, b, cols, inside = _own_cells(B, H, BLOCK)
+    i, j, f, o = _biased_gates(gates, bias, gate_stride, d, b, H, cols, inside)
+    i, j, f, o = tl.sigmoid(i), _tanh(j), tl.sigmoid(f + forget_bias), tl.sigmoid(o)
     before = tl.load(cells + d * cell_stride + b * H + cols, mask=inside, other=0.0)
     stays = 1.0
     if HAS_KEEP:

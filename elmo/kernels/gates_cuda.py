@@ -30,7 +30,7 @@ class Steps:
     ) -> None:
         self._rows, self._kernel, self._bias = rows[..., : kernel.shape[1]], kernel, bias
         self._scratch = [] if scratch is None else scratch
-        self._hopper = _hopper_steps(rows, kernel, bias) if one else None
+        self._hopper: Any = _hopper_steps(rows, kernel, bias) if one else None
 
     @property
     def by_one_kernel(self) -> bool:
@@ -55,7 +55,7 @@ class Steps:
         The products, without the bias, are left in `products` (D, B, 4H) if given. Where keep (D, B) is 0 the cells
         before were `first` (D, H; None: zero). clip 0: none.
         """
-        if self._hopper is not None and not _failures:
+        if self.by_one_kernel:
             try:
                 self._hopper.step(
                     t, before, after, inner, products, keep, first, clip=clip, forget_bias=forget_bias

@@ -56,6 +56,7 @@ def fits(rows: Tensor, kernel: Tensor) -> bool:
         and num_gates % (4 * WIDE.cells) == 0
         and rows.shape[2] * num_gates < 2**31  # places in a direction are counted in 32 bits
         and rows.is_contiguous()
+        and kernel.is_contiguous()
         and rows.shape[3] % 8 == 0  # loads start at multiples of 16 bytes
         and rows.data_ptr() % 16 == 0
         and kernel.data_ptr() % 16 == 0
@@ -75,7 +76,7 @@ class HopperSteps:
         self._tile = NARROW if wide_tiles <= self._processors else WIDE
         self._num_tiles = wide_tiles * WIDE.cells // self._tile.cells
         self._rows = _described(rows.view(-1, rows.shape[3]), ROWS)
-        self._kernel = _described(kernel.contiguous().view(-1, num_gates), DEPTH, self._tile.cells)
+        self._kernel = _described(kernel.view(-1, num_gates), DEPTH, self._tile.cells)
 
     def step(
         self,

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 import triton
@@ -40,6 +41,30 @@ class Layers:
     cell_clip: float | None
     proj_clip: float | None
 
+    @classmethod
+    def of(cls, stacks: Any, lstm: Any) -> Layers:  # LSTMStacks and their config; their package may import us
+        """Copies of the stacks' weights, and sentences that start from zero."""
+        kernels, biases, projections = [], [], []
+        for number in range(lstm.num_layers):
+            both = [stack.layers[number] for stack in stacks]
+            kernels.append(torch.stack([one.kernel.detach() for one in both]))  # (D, 2P, 4H)
+            bias = torch.stack([one.bias.detach().float() for one in both])  # (D, 4H)
+            bias[:, 2 * lstm.cell_dim : 3 * lstm.cell_dim] += lstm.forget_bias
+            biases.append(bias)
+            missing = both[0].projection is None
+            projections.append(None if missing else torch.stack([one.projection.detach() for one in both]))
+        shape, like = (lstm.num_layers, len(stacks)), kernels[0]
+        return cls(
+            kernels=kernels,
+            biases=biases,
+            projections=projections,
+            h=like.new_zeros(*shape, lstm.proj_dim),
+            c=like.new_zeros(*shape, lstm.cell_dim, dtype=torch.float32),
+            skip=lstm.skip,
+            cell_clip=lstm.cell_clip,
+            proj_clip=lstm.proj_clip,
+        )
+
 
 class Stretch:
     """Buffers for R rows, and the steps over them as CUDA graphs. State is carried from one run to the next.
@@ -60,9 +85,8 @@ class Stretch:
         self._inner = like.new_empty(D, num_rows, H)  # sigmoid(o) * tanh(c)
         self._hidden = like.new_empty(D, num_rows, P)
         scratch: list[Tensor] = []
-        self._steps = [
-            Steps(self.rows[n], layers.kernels[n], layers.biases[n], scratch=scratch) for n in range(L)
-        ]  # fmt: skip
+        weights = zip(layers.kernels, layers.biases, strict=True)
+        self._steps = [Steps(self.rows[n], *both, scratch=scratch) for n, both in enumerate(weights)]
         self._record = record and like.is_cuda
         self._graphs: dict[tuple[int, int], torch.cuda.CUDAGraph] = {}
 

@@ -63,9 +63,9 @@ def fused_rows(
         projections = [one.projection for one in both if one.projection is not None]
         out, h, c = bilstm_layer(
             x,
-            _Together.apply(x.dtype, *(one.kernel for one in both)),
-            _Together.apply(x.dtype, *(one.bias for one in both)),
-            _Together.apply(x.dtype, *projections),
+            _Stacked.apply(x.dtype, *(one.kernel for one in both)),
+            _Stacked.apply(x.dtype, *(one.bias for one in both)),
+            _Stacked.apply(x.dtype, *projections),
             state.h[:, number],
             state.c[:, number],
             keep,
@@ -79,7 +79,7 @@ def fused_rows(
     return x.transpose(1, 2), State(torch.stack(hs, dim=1), torch.stack(cs, dim=1))  # (D, B, T, P)
 
 
-class _Together(torch.autograd.Function):
+class _Stacked(torch.autograd.Function):
     """Weights of all directions in one tensor (D, ...) of a dtype: read and written once, not cast and then stacked."""
 
     @staticmethod
