@@ -61,8 +61,8 @@ def embedding(stacks: nn.ModuleList, config: LSTMConfig, x: torch.Tensor):
     stretch = Stretch(Layers.of(stacks, config), B, record=True)
     whole, rest = divmod(T, stretch.most_steps)
     part = x[:, :, : stretch.most_steps].transpose(1, 2)  # (D, n, B, P)
-    stretch.rows[0, :, : part.shape[1], :, :P] = part
-    stretch.keep.copy_(torch.rand(stretch.keep.shape, device=x.device) > 0.05)
+    stretch.layers[0, :, : part.shape[1], :, :P] = part
+    stretch.keep[:] = torch.rand(stretch.keep.shape[2:], device=x.device) > 0.05
 
     def run() -> None:
         for steps in [stretch.most_steps] * whole + [rest] * bool(rest):

@@ -98,13 +98,14 @@ class CudaBiLM:
             layout = lay_out(*where, num_steps=sum(parts), num_rows=packing.num_rows, num_directions=D)
             self._start_from(initial)
             top = int(np.flatnonzero(mix.any(axis=0)).max(initial=0))
+            stretch.start()
             begin = 0
             for steps in parts:
                 part = slice(begin, begin + steps)
-                look_up(table, layout.words[:, part], stretch.rows[0])
-                stretch.keep[:steps].copy_(layout.keep[part])
+                look_up(table, layout.words[:, part], stretch.layers[0])
+                stretch.keep[:, :, : steps + 1] = layout.keep[begin : begin + steps + 1]
                 stretch.run(steps, top)
-                hand_out(stretch.rows[:, :, :steps], layout.places[:, part], weights, out)
+                hand_out(stretch.layers[:, :, :steps], layout.places[:, part], weights, out)
                 begin += steps
         if pooling is None:
             return out

@@ -50,18 +50,19 @@ def hand_on(
     *,
     clip: float,
     skip: Tensor | None = None,
+    unskipped: int = 0,
 ) -> None:
     """The outputs (D, B, P), clipped, to where the layer above reads them and to where the next step does.
 
-    `above` may be `hidden` itself; it gets `skip` added. Where keep (D, B) is 0 the next step reads `first` (D, P;
-    None: zero) instead. All other tensors are (D, B, P).
+    `above` may be `hidden` itself; it gets `skip` added, but for the first `unskipped` of D. Where keep (D, B) is 0 the
+    next step reads `first` (D, P; None: zero) instead. All other tensors are (D, B, P).
     """
     D, B, P = hidden.shape
     views = hidden, above, hidden if following is None else following, hidden if skip is None else skip
     strides = [stride for view in views for stride in view.stride()[:2]]
     _hand_on_kernel[(D * B,)](
         *views, hidden if keep is None else keep, hidden if first is None else first,
-        *strides, 0 if keep is None else keep.stride(0), B, P, clip,
+        *strides, 0 if keep is None else keep.stride(0), unskipped, B, P, clip,
         CLIP=clip > 0, SKIP=skip is not None, STORE=clip > 0 or above.data_ptr() != hidden.data_ptr(),
         FOLLOWED=following is not None, HAS_KEEP=keep is not None, HAS_FIRST=first is not None,
         BLOCK=triton.next_power_of_2(P),
@@ -166,7 +167,7 @@ def _cell_forward_kernel(  # type: ignore[no-untyped-def]  # Triton compiles it
 @triton.jit
 def _hand_on_kernel(  # type: ignore[no-untyped-def]  # Triton compiles it
     hidden, above, following, skip, keep, first,
-    hidden_d, hidden_b, above_d, above_b, following_d, following_b, skip_d, skip_b, keep_d, B, P, clip,
+    hidden_d, hidden_b, above_d, above_b, following_d, following_b, skip_d, skip_b, keep_d, unskipped, B, P, clip,
     CLIP: tl.constexpr, SKIP: tl.constexpr, STORE: tl.constexpr, FOLLOWED: tl.constexpr, HAS_KEEP: tl.constexpr,
     HAS_FIRST: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
@@ -180,7 +181,7 @@ def _hand_on_kernel(  # type: ignore[no-untyped-def]  # Triton compiles it
         h = _clipped(h.to(tl.float32), clip).to(kind)
     to = above + d * above_d + b * above_b + cols
     if SKIP:
-        x = tl.load(skip + d * skip_d + b * skip_b + cols, mask=inside, other=0.0).to(tl.float32)
+        x = tl.load(skip + d * skip_d + b * skip_b + cols, mask=inside & (d >= unskipped), other=0.0).to(tl.float32)
         tl.store(to, (h.to(tl.float32) + x).to(kind), mask=inside)
     elif STORE:
         tl.store(to, h, mask=inside)

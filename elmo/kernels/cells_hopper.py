@@ -13,7 +13,7 @@ from triton.experimental.gluon.language.nvidia.hopper import mbarrier
 @gluon.jit
 def make_cells(  # type: ignore[no-untyped-def]  # Triton compiles it
     values,
-    STORES: gl.constexpr, HAS_KEEP: gl.constexpr, HAS_FIRST: gl.constexpr, CLIP: gl.constexpr,
+    STORES: gl.constexpr, HAS_KEEP: gl.constexpr, HAS_FIRST: gl.constexpr,
     CELLS: gl.constexpr, TOGETHER: gl.constexpr, PIECE: gl.constexpr,
 ):  # fmt: skip
     handed, sizes, places, strides, clip, forget_bias = values
@@ -73,8 +73,7 @@ def make_cells(  # type: ignore[no-untyped-def]  # Triton compiles it
                 else:
                     c = gl.where((stays != 0)[:, None], c, 0.0)
             c = _sigmoid(_biased(f, b_f) + forget_bias) * c + _sigmoid(_biased(i, b_i)) * _tanh(_biased(j, b_j))
-            if CLIP:
-                c = gl.where(c > clip, clip, gl.where(c < -clip, -clip, c))  # not a number stays visible
+            c = gl.where(c > clip, clip, gl.where(c < -clip, -clip, c))  # not a number stays visible
             at = r[:, None] * H + col[None, :]
             gl.store(after + d * after_d + at, c, mask=inside)
             gl.store(inner + d * inner_d + at, (_sigmoid(_biased(o, b_o)) * _tanh(c)).to(gates.dtype), mask=inside)

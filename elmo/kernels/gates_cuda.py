@@ -64,10 +64,10 @@ class Steps:
             except Exception as error:  # its language is new: another Triton may refuse it in ways not known here
                 _fail(error)
         if products is None:
-            if not self._scratch:
-                D, B, H = inner.shape
-                self._scratch.append(inner.new_empty(D, B, 4 * H))
-            products = self._scratch[0]
+            D, B, H = inner.shape
+            if not self._scratch or len(self._scratch[0]) < D:
+                self._scratch[:] = [inner.new_empty(D, B, 4 * H)]
+            products = self._scratch[0][:D]
         torch.bmm(self._rows[:, t], self._kernel, out=products)
         cell_forward(products, self._bias, before, after, inner, keep, first, clip=clip, forget_bias=forget_bias)
 

@@ -10,6 +10,7 @@ Shapes: D directions, T steps, B rows, P projection, H cells.
 from __future__ import annotations
 
 import functools
+import math
 from dataclasses import dataclass
 
 import torch
@@ -23,7 +24,6 @@ from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 from elmo.kernels.cells_hopper import make_cells, place
 
 ROWS, DEPTH = 128, 64  # of a tile; of what is loaded at once
-PIECE = 32  # rows of a tile whose cells are made at once
 FEWEST_ROWS = 64  # with fewer, most of a tile is nobody's, and two kernels are as fast
 async_load = getattr(tma, "async_load", None) or tma.async_copy_global_to_shared  # as newer and older Tritons call it
 DTYPES = {torch.bfloat16: gl.bfloat16, torch.float16: gl.float16}
@@ -33,14 +33,16 @@ DTYPES = {torch.bfloat16: gl.bfloat16, torch.float16: gl.float16}
 class _Tile:
     cells: int  # of a tile, each with four gates
     stages: int  # of the ring: with the tile's gates, what fits into 227 KB
-    cell_warps: int
-    cell_registers: int  # of their threads; the multiplying ones share what is left
-    registers: int  # of all threads on average
-    together: int  # cells side by side of one thread
+    cell_registers: int  # of threads that make cells; the multiplying ones share what is left
+    piece: int  # rows whose cells are made at once where nothing is kept for a gradient
+    kept_piece: int  # where it is, which takes more registers
 
 
-WIDE = _Tile(cells=64, stages=3, cell_warps=4, cell_registers=160, registers=128, together=8)
-NARROW = _Tile(cells=32, stages=5, cell_warps=8, cell_registers=104, registers=96, together=4)
+WIDE = _Tile(cells=64, stages=3, cell_registers=64, piece=32, kept_piece=16)
+NARROW = _Tile(cells=32, stages=5, cell_registers=104, piece=32, kept_piece=32)
+CELL_WARPS, REGISTERS = 8, 96  # warps that make cells; registers of all threads on average
+TOGETHER = 4  # cells side by side of one thread
+DEEP = 1024  # from this depth on, narrow tiles are as fast as wide ones or faster, however many there are
 
 
 def fits(rows: Tensor, kernel: Tensor) -> bool:
@@ -73,7 +75,7 @@ class HopperSteps:
         self._processors = _processors(rows.device)
         wide_tiles = D * triton.cdiv(rows.shape[2], ROWS) * self._cell_dim // WIDE.cells
         # with a tile each at most, nobody would multiply while cells are made: halves let everybody have two
-        self._tile = NARROW if wide_tiles <= self._processors else WIDE
+        self._tile = NARROW if wide_tiles <= self._processors or depth >= DEEP else WIDE
         self._num_tiles = wide_tiles * WIDE.cells // self._tile.cells
         self._rows = _described(rows.view(-1, rows.shape[3]), ROWS)
         self._kernel = _described(kernel.view(-1, num_gates), DEPTH, self._tile.cells)
@@ -102,10 +104,11 @@ class HopperSteps:
             before if first is None else first,
             before.stride(0), after.stride(0), inner.stride(0), 0 if products is None else products.stride(0),
             0 if keep is None else keep.stride(0), t * B, T * B, self._num_tiles, begin, way,
-            B, self._cell_dim, self._depth, clip, forget_bias,
-            STORES=products is not None, HAS_KEEP=keep is not None, HAS_FIRST=first is not None, CLIP=clip > 0,
-            CELLS=tile.cells, STAGES=tile.stages, CELL_WARPS=tile.cell_warps, CELL_REGISTERS=tile.cell_registers,
-            TOGETHER=tile.together, PIECE=PIECE, num_warps=8, maxnreg=tile.registers,
+            B, self._cell_dim, self._depth, clip or math.inf, forget_bias,
+            STORES=products is not None, HAS_KEEP=keep is not None, HAS_FIRST=first is not None,
+            CELLS=tile.cells, STAGES=tile.stages, CELL_WARPS=CELL_WARPS, CELL_REGISTERS=tile.cell_registers,
+            TOGETHER=TOGETHER, PIECE=tile.piece if products is None else tile.kept_piece,
+            num_warps=8, maxnreg=REGISTERS,
         )  # fmt: skip
 
 
@@ -129,7 +132,7 @@ def _step_kernel(  # type: ignore[no-untyped-def]  # Triton compiles it
     rows, kernel, bias, before, after, inner, products, keep, first,
     before_d, after_d, inner_d, products_d, keep_d, first_row, stride, num_tiles, begin, way,
     B, H, K, clip, forget_bias,
-    STORES: gl.constexpr, HAS_KEEP: gl.constexpr, HAS_FIRST: gl.constexpr, CLIP: gl.constexpr,
+    STORES: gl.constexpr, HAS_KEEP: gl.constexpr, HAS_FIRST: gl.constexpr,
     CELLS: gl.constexpr, STAGES: gl.constexpr, CELL_WARPS: gl.constexpr, CELL_REGISTERS: gl.constexpr,
     TOGETHER: gl.constexpr, PIECE: gl.constexpr,
 ):  # fmt: skip
@@ -156,7 +159,7 @@ def _step_kernel(  # type: ignore[no-untyped-def]  # Triton compiles it
     gl.warp_specialize(
         [
             (_multiply, (ring, handed, num_tiles, K)),
-            (make_cells, (values, STORES, HAS_KEEP, HAS_FIRST, CLIP, CELLS, TOGETHER, PIECE)),
+            (make_cells, (values, STORES, HAS_KEEP, HAS_FIRST, CELLS, TOGETHER, PIECE)),
             (_load, (rows, kernel, ring, sizes, K, first_row, stride)),
         ],
         [CELL_WARPS, 1],
@@ -196,7 +199,8 @@ def _multiply(ring, handed, num_tiles, K):  # type: ignore[no-untyped-def]  # Tr
     ROWS: gl.constexpr = a.shape[1]
     DEPTH: gl.constexpr = a.shape[2]
     WIDTH: gl.constexpr = b.shape[2]
-    layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 2], [16, WIDTH // 2, 16])
+    # instructions 128 wide: narrower ones would read more from shared memory than it can give
+    layout: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [8 * 128 // WIDTH, WIDTH // 128], [16, 128, 16])
     total = gl.zeros([ROWS, WIDTH], gl.float32, layout=layout)
     count = 0
     for tile in range(gl.program_id(0), num_tiles, gl.num_programs(0)):

@@ -20,8 +20,8 @@ COLUMNS = 256  # a program pools
 
 @dataclass(frozen=True)
 class Layout:
-    """words, places (D, T, R) int32: the table's row to read, and the row of the result (-1: none); keep (T, R) uint8:
-    0 where a sentence begins or nobody is. Idle places read row 0 and go nowhere."""
+    """words, places (D, T, R) int32: the table's row to read, and the row of the result (-1: none); keep (T + 1, R)
+    uint8: 0 where a sentence begins or nobody is. Idle places read row 0 and go nowhere."""
 
     words: Tensor
     places: Tensor
@@ -36,7 +36,7 @@ def lay_out(
     found = Layout(
         words=torch.zeros(shape, device=device, dtype=torch.int32),
         places=torch.full(shape, -1, device=device, dtype=torch.int32),
-        keep=torch.zeros(shape[1:], device=device, dtype=torch.uint8),
+        keep=torch.zeros(num_steps + 1, num_rows, device=device, dtype=torch.uint8),
     )
     _lay_out_kernel[(len(slots), num_directions)](
         words, offsets, slots, starts, found.words, found.places, found.keep, num_steps, num_rows,
