@@ -125,7 +125,7 @@ def _on_gpu(module: str, name: str) -> dict[str, tuple[Maker, ...]]:
 TWINS: dict[tuple[str, str], dict[str, tuple[Maker, ...]]] = {
     ("bilm", "cpu"): {"float32": (_native, _torch), "bfloat16": (_native, _torch), "int8": (_native,)},
     ("bilm_bulk", "cuda"): _on_gpu("elmo.kernels.bilm_cuda", "CudaBiLM"),
-    ("bilstm_layer", "cuda"): _on_gpu("elmo.kernels.lstm_cuda", "bilstm_layer"),
+    ("bilstm", "cuda"): _on_gpu("elmo.kernels.lstm_cuda", "bilstm"),
     ("strongest_windows", "cuda"): _on_gpu("elmo.kernels.chars_cuda", "strongest_windows"),
     ("sampled_cross_entropy", "cuda"): _on_gpu("elmo.kernels.softmax_cuda", "sampled_cross_entropy"),
 }

@@ -23,7 +23,7 @@ from elmo.kernels.transfer import Download, Handover, upload
 
 WORDS_AT_ONCE = 8192  # 8192 words x 2048 filters, float32, is 64 MB for each of the highways' four tensors
 MOST_BUCKETS = 4  # numbers of rows whose buffers and graphs are kept; the one not used for longest goes first
-STEP_SECONDS = 40e-6  # of a step of two layers, however few rows: about eight short kernels
+STEP_SECONDS = 12e-6  # of a step of two layers, however few rows: three or four short kernels
 RATES = {torch.float32: 4e13}  # operations a second; tensor cores otherwise
 TENSOR_RATE = 4e14
 

@@ -44,44 +44,63 @@ def cell_forward(
 def hand_on(
     hidden: Tensor,
     above: Tensor,
-    following: Tensor | None,
+    following: Tensor,
     keep: Tensor | None = None,
     first: Tensor | None = None,
     *,
     clip: float,
+    rewrites: bool = False,
     skip: Tensor | None = None,
     unskipped: int = 0,
+    mask: Tensor | None = None,
+    masked: int = 0,
+    scale: float = 1.0,
 ) -> None:
     """The outputs (D, B, P), clipped, to where the layer above reads them and to where the next step does.
 
-    `above` may be `hidden` itself; it gets `skip` added, but for the first `unskipped` of D. Where keep (D, B) is 0 the
-    next step reads `first` (D, P; None: zero) instead. All other tensors are (D, B, P).
+    With `rewrites` they are clipped in `hidden`, too. `above` gets `skip` added, but for the first `unskipped` of D,
+    and of the first `masked` of D it gets what `mask` leaves, times scale. Where keep (D, B) is 0 the next step reads
+    `first` (D, P; None: zero) instead. All other tensors are (D, B, P).
     """
     D, B, P = hidden.shape
-    views = hidden, above, hidden if following is None else following, hidden if skip is None else skip
+    views = hidden, above, following, hidden if skip is None else skip, hidden if mask is None else mask
     strides = [stride for view in views for stride in view.stride()[:2]]
     _hand_on_kernel[(D * B,)](
         *views, hidden if keep is None else keep, hidden if first is None else first,
-        *strides, 0 if keep is None else keep.stride(0), unskipped, B, P, clip,
-        CLIP=clip > 0, SKIP=skip is not None, STORE=clip > 0 or above.data_ptr() != hidden.data_ptr(),
-        FOLLOWED=following is not None, HAS_KEEP=keep is not None, HAS_FIRST=first is not None,
-        BLOCK=triton.next_power_of_2(P),
+        *strides, 0 if keep is None else keep.stride(0), unskipped, masked, scale, B, P, clip,
+        CLIP=clip > 0, REWRITES=rewrites and clip > 0, SKIP=skip is not None, MASK=mask is not None,
+        HAS_KEEP=keep is not None, HAS_FIRST=first is not None, BLOCK=triton.next_power_of_2(P),
     )  # fmt: skip
 
 
 def outputs_backward(
-    d_out: Tensor, later: Tensor | None, out: Tensor, d_hidden: Tensor, keep: Tensor | None, *, clip: float
+    d_above: Tensor,
+    later: Tensor | None,
+    out: Tensor,
+    d_hidden: Tensor,
+    keep: Tensor | None,
+    *,
+    clip: float,
+    skip: Tensor | None = None,
+    read: Tensor | None = None,
+    mask: Tensor | None = None,
+    linked: int = 0,
+    scale: float = 1.0,
 ) -> None:
-    """Gradient (D, B, P) of a step's unclipped output: of what was read above, and by the next step.
+    """Gradient d_hidden (D, B, P) of a step's unclipped output: of what was read above, and by the next step.
 
     `later` (D, S, B, P) is what came back from the next step, in S parts to be added; keep (D, B) as that step had it.
+    The first `linked` of D were read by a layer above: `skip` is added to what it gave back, and `mask` and scale are
+    those of `hand_on`. What was read above has its gradient left in `read`, if given.
     """
     D, B, P = out.shape
-    parts = d_out[:, None] if later is None else later
+    parts = d_above[:, None] if later is None else later
+    views = d_above, out, d_hidden, *(d_above if view is None else view for view in (skip, read, mask))
+    strides = [stride for view in views for stride in view.stride()[:2]]
     _outputs_backward_kernel[(D * B,)](
-        d_out, parts, out, d_hidden, d_out if keep is None else keep,
-        *d_out.stride()[:2], *parts.stride()[:3], out.stride(0), d_hidden.stride(0),
-        0 if keep is None else keep.stride(0), B, P, clip,
+        *views, parts, d_above if keep is None else keep,
+        *strides, *parts.stride()[:3], 0 if keep is None else keep.stride(0), linked, scale, B, P, clip,
+        SKIP=skip is not None, READ=read is not None, MASK=mask is not None,
         PARTS=0 if later is None else later.shape[1], HAS_KEEP=keep is not None, CLIP=clip > 0,
         BLOCK=triton.next_power_of_2(P),
     )  # fmt: skip
@@ -99,7 +118,7 @@ def cell_backward(
     clip: float,
     forget_bias: float,
 ) -> None:
-    """Gradients d_gates (D, B, 4H) of a step's gates; d_cell (D, B, H) goes from the cells after to those before."""
+    """Gradients d_gates (D, B, 4H), which may be `gates` itself; d_cell (D, B, H) goes from cells after to before."""
     D, B, H = d_inner.shape
     _cell_backward_kernel[(D * B, triton.cdiv(H, BLOCK_BACKWARD))](
         gates, bias, before, d_inner, d_cell, d_gates, gates if keep is None else keep,
@@ -166,9 +185,10 @@ def _cell_forward_kernel(  # type: ignore[no-untyped-def]  # Triton compiles it
 
 @triton.jit
 def _hand_on_kernel(  # type: ignore[no-untyped-def]  # Triton compiles it
-    hidden, above, following, skip, keep, first,
-    hidden_d, hidden_b, above_d, above_b, following_d, following_b, skip_d, skip_b, keep_d, unskipped, B, P, clip,
-    CLIP: tl.constexpr, SKIP: tl.constexpr, STORE: tl.constexpr, FOLLOWED: tl.constexpr, HAS_KEEP: tl.constexpr,
+    hidden, above, following, skip, mask, keep, first,
+    hidden_d, hidden_b, above_d, above_b, following_d, following_b, skip_d, skip_b, mask_d, mask_b, keep_d,
+    unskipped, masked, scale, B, P, clip,
+    CLIP: tl.constexpr, REWRITES: tl.constexpr, SKIP: tl.constexpr, MASK: tl.constexpr, HAS_KEEP: tl.constexpr,
     HAS_FIRST: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     row = tl.program_id(0).to(tl.int64)
@@ -179,32 +199,45 @@ def _hand_on_kernel(  # type: ignore[no-untyped-def]  # Triton compiles it
     h = tl.load(hidden + d * hidden_d + b * hidden_b + cols, mask=inside, other=0.0)
     if CLIP:
         h = _clipped(h.to(tl.float32), clip).to(kind)
-    to = above + d * above_d + b * above_b + cols
+    if REWRITES:
+        tl.store(hidden + d * hidden_d + b * hidden_b + cols, h, mask=inside)
+    read = h
     if SKIP:
-        x = tl.load(skip + d * skip_d + b * skip_b + cols, mask=inside & (d >= unskipped), other=0.0).to(tl.float32)
-        tl.store(to, (h.to(tl.float32) + x).to(kind), mask=inside)
-    elif STORE:
-        tl.store(to, h, mask=inside)
-    if FOLLOWED:
-        if HAS_KEEP:
-            start = tl.zeros([BLOCK], kind)
-            if HAS_FIRST:
-                start = tl.load(first + d * P + cols, mask=inside, other=0.0)
-            h = tl.where(tl.load(keep + d * keep_d + b) != 0, h, start)
-        tl.store(following + d * following_d + b * following_b + cols, h, mask=inside)
+        x = tl.load(skip + d * skip_d + b * skip_b + cols, mask=inside & (d >= unskipped), other=0.0)
+        read = (h.to(tl.float32) + x.to(tl.float32)).to(kind)
+    if MASK:
+        stays = tl.load(mask + d * mask_d + b * mask_b + cols, mask=inside & (d < masked), other=1).to(tl.float32)
+        read = (read.to(tl.float32) * stays * tl.where(d < masked, scale, 1.0)).to(kind)
+    tl.store(above + d * above_d + b * above_b + cols, read, mask=inside)
+    if HAS_KEEP:
+        start = tl.zeros([BLOCK], kind)
+        if HAS_FIRST:
+            start = tl.load(first + d * P + cols, mask=inside, other=0.0)
+        h = tl.where(tl.load(keep + d * keep_d + b) != 0, h, start)
+    tl.store(following + d * following_d + b * following_b + cols, h, mask=inside)
 
 
 @triton.jit
 def _outputs_backward_kernel(  # type: ignore[no-untyped-def]  # Triton compiles it
-    d_out, later, out, d_hidden, keep,
-    d_out_d, d_out_b, later_d, later_s, later_b, out_d, d_hidden_d, keep_d, B, P, clip,
-    PARTS: tl.constexpr, HAS_KEEP: tl.constexpr, CLIP: tl.constexpr, BLOCK: tl.constexpr,
+    d_above, out, d_hidden, skip, read, mask, later, keep,
+    d_above_d, d_above_b, out_d, out_b, d_hidden_d, d_hidden_b, skip_d, skip_b, read_d, read_b, mask_d, mask_b,
+    later_d, later_s, later_b, keep_d, linked, scale, B, P, clip,
+    SKIP: tl.constexpr, READ: tl.constexpr, MASK: tl.constexpr, PARTS: tl.constexpr, HAS_KEEP: tl.constexpr,
+    CLIP: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     row = tl.program_id(0).to(tl.int64)
     d, b = row // B, row % B
     cols = tl.arange(0, BLOCK)
     inside = cols < P
-    grad = tl.load(d_out + d * d_out_d + b * d_out_b + cols, mask=inside, other=0.0).to(tl.float32)
+    grad = tl.load(d_above + d * d_above_d + b * d_above_b + cols, mask=inside, other=0.0).to(tl.float32)
+    if SKIP:
+        past = tl.load(skip + d * skip_d + b * skip_b + cols, mask=inside & (d < linked), other=0.0)
+        grad += past.to(tl.float32)
+    if MASK:
+        stays = tl.load(mask + d * mask_d + b * mask_b + cols, mask=inside & (d < linked), other=1).to(tl.float32)
+        grad = grad * stays * tl.where(d < linked, scale, 1.0)
+    if READ:
+        tl.store(read + d * read_d + b * read_b + cols, grad.to(read.dtype.element_ty), mask=inside)
     if PARTS:
         back = tl.zeros([BLOCK], tl.float32)
         for part in tl.static_range(PARTS):
@@ -214,9 +247,9 @@ def _outputs_backward_kernel(  # type: ignore[no-untyped-def]  # Triton compiles
             back = back * tl.load(keep + d * keep_d + b).to(tl.float32)
         grad += back
     if CLIP:
-        h = tl.load(out + d * out_d + b * P + cols, mask=inside, other=0.0).to(tl.float32)
+        h = tl.load(out + d * out_d + b * out_b + cols, mask=inside, other=0.0).to(tl.float32)
         grad = tl.where(tl.abs(h) < clip, grad, 0.0)
-    tl.store(d_hidden + d * d_hidden_d + b * P + cols, grad.to(d_hidden.dtype.element_ty), mask=inside)
+    tl.store(d_hidden + d * d_hidden_d + b * d_hidden_b + cols, grad.to(d_hidden.dtype.element_ty), mask=inside)
 
 
 @triton.jit

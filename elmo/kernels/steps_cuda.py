@@ -1,8 +1,7 @@
 """A stretch of LSTM steps on CUDA for inference: all layers, both directions, recorded once and replayed.
 
-Twin of `elmo.model.lstm.LSTMStack` where nothing is learned. Layers are in flight at the same time: while the first
-reads step t, the second reads step t - 1, and so on, in one launch (`gates_cuda`) over rows [x; h] of them all. Nothing
-is kept for a gradient: cells are updated in place, and h goes where the next step and the layer above read it.
+Twin of `elmo.model.lstm.LSTMStack` where nothing is learned. Layers are in flight (`flight`) and read rows [x; h]
+(`gates_cuda`). Nothing is kept for a gradient: cells are updated in place, and h goes where the next step reads it.
 Sentences stand end to end in a row; where one begins, the row's state is the initial one again. Shapes: D directions,
 C steps, R rows, P projection, H cells, L layers.
 """
@@ -17,6 +16,7 @@ import torch
 from torch import Tensor
 
 from elmo.kernels.cells_cuda import hand_on
+from elmo.kernels.flight import by_step, waves
 from elmo.kernels.gates_cuda import Steps
 from elmo.kernels.record import record
 
@@ -81,12 +81,11 @@ class Stretch:
         self._weights = layers
         like = layers.h
         self.most_steps = max(4, min(LONGEST, ROWS_AT_ONCE // num_rows))
-        # what is in flight together stands at the same place: step t of layer l at l + t
         places = L + self.most_steps + 1
         self._rows = like.new_zeros((L + 1) * D, places, num_rows, 2 * P)  # x, then h
         self._keep = torch.zeros(L * D, places, num_rows, device=like.device, dtype=torch.uint8)
-        self.layers = _by_step(self._rows, D, self.most_steps + 1)  # (L + 1, D, C + 1, R, 2P)
-        self.keep = _by_step(self._keep, D, self.most_steps + 1)  # (L, D, C + 1, R)
+        self.layers = by_step(self._rows, D, self.most_steps + 1)  # (L + 1, D, C + 1, R, 2P)
+        self.keep = by_step(self._keep, D, self.most_steps + 1)  # (L, D, C + 1, R)
         self._cells = torch.zeros(L * D, num_rows, H, device=like.device)
         self._inner = like.new_empty(L * D, num_rows, H)  # sigmoid(o) * tanh(c)
         self._hidden = like.new_empty(L * D, num_rows, P)
@@ -132,8 +131,8 @@ class Stretch:
         return self._graphs[steps, top]
 
     def _launch(self, steps: int, top: int) -> None:
-        for place in range(steps + top - 1):
-            self._fly(place, max(0, place - steps + 1), min(top, place + 1))
+        for place, low, high in waves(steps, top):
+            self._fly(place, low, high)
         P = self._weights.h.shape[2]
         self.layers[:top, :, 0, :, P:] = self.layers[:top, :, steps, :, P:]
 
@@ -165,11 +164,3 @@ class Stretch:
             skip=rows[these, place, :, :P] if weights.skip else None,
             unskipped=D if low == 0 else 0,  # what the first layer reads is not added to what it gives
         )
-
-
-def _by_step(flying: Tensor, num_directions: int, num_steps: int) -> Tensor:
-    """(L*D, places, ...) as (L, D, steps, ...): each layer stands a place behind the one below."""
-    layers = flying.unflatten(0, (-1, num_directions))
-    strides = layers.stride()
-    shape = *layers.shape[:2], num_steps, *layers.shape[3:]
-    return layers.as_strided(shape, (strides[0] + strides[2], *strides[1:]))

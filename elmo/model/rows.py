@@ -22,11 +22,11 @@ def read_rows(
 
     `state` is h (D, L, B, P), c (D, L, B, H); `fresh` (D, B, T) is true where a row forgets before a step.
     """
-    layer = find("bilstm_layer", x.device.type, str(x.dtype).removeprefix("torch."))
+    bilstm = find("bilstm", x.device.type, str(x.dtype).removeprefix("torch."))
     projects = any(name.endswith("projection") for name, _ in stacks.named_parameters())
-    if layer is None or not projects:
+    if bilstm is None or not projects:
         return plain_rows(stacks, x, state, fresh, dropout)
-    return fused_rows(layer, stacks, x, state, fresh, dropout)
+    return fused_rows(bilstm, stacks, x, state, fresh, dropout)
 
 
 def plain_rows(
@@ -43,44 +43,44 @@ def plain_rows(
 
 
 def fused_rows(
-    bilstm_layer: Callable[..., Any],
+    bilstm: Callable[..., Any],
     stacks: nn.ModuleList,
     x: Tensor,
     state: State,
     fresh: Tensor | None,
     dropout: float,
 ) -> tuple[Tensor, State]:
-    """The same through a twin that runs one layer of both directions."""
+    """The same through a twin that runs all layers of both directions."""
     first = stacks[0]
     assert isinstance(first, LSTMStack)
-    x = x.transpose(1, 2)  # (D, T, B, P)
+    dropout = dropout if first.training else 0.0
+    if dropout:
+        x = nn.functional.dropout(x, dropout)
     keep = None if fresh is None else (~fresh).transpose(1, 2).contiguous().to(x.dtype)  # (D, T, B)
-    hs, cs = [], []
-    for number in range(len(first.layers)):
-        if dropout:
-            x = nn.functional.dropout(x, dropout, training=first.training)
-        both = [cast(ProjectedLSTM, cast(LSTMStack, stack).layers[number]) for stack in stacks]
-        projections = [one.projection for one in both if one.projection is not None]
-        out, h, c = bilstm_layer(
-            x,
-            _Stacked.apply(x.dtype, *(one.kernel for one in both)),
-            _Stacked.apply(x.dtype, *(one.bias for one in both)),
-            _Stacked.apply(x.dtype, *projections),
-            state.h[:, number],
-            state.c[:, number],
-            keep,
-            cell_clip=both[0].cell_clip,
-            proj_clip=both[0].proj_clip,
-            forget_bias=both[0].forget_bias,
-        )
-        x = out + x if first.skip and number else out
-        hs.append(h)
-        cs.append(c)
-    return x.transpose(1, 2), State(torch.stack(hs, dim=1), torch.stack(cs, dim=1))  # (D, B, T, P)
+    layers = [  # layer after layer, each of all directions
+        cast(ProjectedLSTM, cast(LSTMStack, stack).layers[number])
+        for number in range(len(first.layers))
+        for stack in stacks
+    ]
+    out, h, c = bilstm(
+        x.transpose(1, 2),  # (D, T, B, P)
+        _Stacked.apply(x.dtype, *(layer.kernel for layer in layers)),
+        _Stacked.apply(x.dtype, *(layer.bias for layer in layers)),
+        _Stacked.apply(x.dtype, *(layer.projection for layer in layers)),
+        state.h.transpose(0, 1),  # (L, D, B, P)
+        state.c.transpose(0, 1),
+        keep,
+        cell_clip=layers[0].cell_clip,
+        proj_clip=layers[0].proj_clip,
+        forget_bias=layers[0].forget_bias,
+        skip=first.skip,
+        dropout=dropout,
+    )
+    return out.transpose(1, 2), State(h.transpose(0, 1), c.transpose(0, 1))  # (D, B, T, P)
 
 
 class _Stacked(torch.autograd.Function):
-    """Weights of all directions in one tensor (D, ...) of a dtype: read and written once, not cast and then stacked."""
+    """Weights of all layers in one tensor (L*D, ...) of a dtype: read and written once, not cast and then stacked."""
 
     @staticmethod
     def forward(ctx: Any, dtype: torch.dtype, *weights: Tensor) -> Tensor:

@@ -74,7 +74,7 @@ class Stepper:
 
     def _can_record(self) -> bool:
         """Whether a step is the same run of kernels each time: not where the device must be asked in between."""
-        lstm = find("bilstm_layer", self.device.type, str(self.dtype).removeprefix("torch."))
+        lstm = find("bilstm", self.device.type, str(self.dtype).removeprefix("torch."))
         fixed = isinstance(self.model.head, SoftmaxHead) and not self.sparse and self.config.train.accumulate == 1
         return lstm is not None and fixed
 

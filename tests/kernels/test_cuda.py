@@ -18,7 +18,8 @@ from triton_here import CUDA, DEVICE, MARKS
 
 from elmo.kernels import lstm_cuda
 from elmo.kernels.chars_cuda import strongest_windows
-from elmo.kernels.lstm_cuda import bilstm_layer
+from elmo.kernels.flight import by_step
+from elmo.kernels.lstm_cuda import bilstm
 from elmo.kernels.softmax_cuda import sampled_cross_entropy
 from elmo.model.config import CharConfig, LSTMConfig
 from elmo.model.head import SoftmaxHead
@@ -67,13 +68,58 @@ def test_fused_rows_equal_the_plain_ones(sizes, resets, clip, skip, layers, dtyp
         return [out, after.h, after.c, given.grad, *(p.grad for p in mine.parameters() if p.grad is not None)]
 
     torch.backends.cuda.matmul.allow_tf32 = False
-    # the two round at other places; beside a clip that binds, this switches single gradients off or on
-    limit = {torch.float32: 2e-5, torch.bfloat16: 0.08}[dtype]
+    # the two round at other places; beside a clip, this switches single gradients off or on: often where it binds often
+    limit = {torch.float32: 2e-4 if CUDA and clip else 2e-5, torch.bfloat16: 0.08}[dtype]
     switching = {torch.float32: (1e-3, 0.05) if CUDA else (2e-5, 2e-5), torch.bfloat16: (0.25, 0.25)}[dtype]
-    for number, (mine, truth) in enumerate(zip(run(partial(fused_rows, bilstm_layer)), run(plain_rows), strict=True)):
+    for number, (mine, truth) in enumerate(zip(run(partial(fused_rows, bilstm)), run(plain_rows), strict=True)):
         assert torch.isfinite(mine).all()
         allowed = switching[number > 2] if clip == 0.25 else limit  # numbers 0 to 2 are values
         assert relative(mine, truth) < allowed, (number, relative(mine, truth))
+
+
+@pytest.mark.parametrize("few", [0, 10_000])
+@pytest.mark.parametrize("skip", [False, True])
+def test_what_dropout_leaves_is_what_the_plain_stacks_read(skip, few, monkeypatch) -> None:
+    B, T, H, P, L, share = 3, 5, 48, 24, 3, 0.4
+    monkeypatch.setattr(lstm_cuda, "FEW_ROWS", few)
+    torch.backends.cuda.matmul.allow_tf32 = False
+    stacks = nn.ModuleList(LSTMStack(LSTMConfig(num_layers=L, cell_dim=H, proj_dim=P, skip=skip)) for _ in range(2))
+    x, weight = (torch.randn(2, B, T, P, device=DEVICE) for _ in range(2))
+    state = State(torch.zeros(2, L, B, P, device=DEVICE), torch.zeros(2, L, B, H, device=DEVICE))
+    left = (torch.rand(L, 2, B, T, P, device=DEVICE) >= share).float()
+
+    def run(function: Callable[..., Any], masks: list[Tensor]) -> list[Tensor]:
+        def drop(x: Tensor, p: float, training: bool = True) -> Tensor:
+            assert (p, training) == (share, True)
+            return x * masks.pop(0) / (1 - share)
+
+        def fill(buffer: Tensor, p: float) -> None:
+            assert p == 1 - share
+            by_step(buffer, 2, T)[:] = left[1:].transpose(2, 3)
+
+        monkeypatch.setattr(nn.functional, "dropout", drop)
+        monkeypatch.setattr(Tensor, "bernoulli_", fill)
+        mine, given = copy.deepcopy(stacks).to(DEVICE).train(), x.clone().requires_grad_()
+        out, _ = function(mine, given, state, None, share)
+        (out * weight).sum().backward()
+        assert not masks
+        assert given.grad is not None
+        return [out, given.grad, *(p.grad for p in mine.parameters() if p.grad is not None)]
+
+    fused = run(partial(fused_rows, bilstm), [left[0]])
+    plain = run(plain_rows, [left[layer, d] for d in range(2) for layer in range(L)])
+    for mine, truth in zip(fused, plain, strict=True):
+        assert relative(mine, truth) < 2e-5
+
+
+def test_a_second_backward_is_refused() -> None:
+    """Gates were overwritten by their gradients."""
+    stacks = nn.ModuleList(LSTMStack(LSTMConfig(num_layers=1, cell_dim=16, proj_dim=8)) for _ in range(2)).to(DEVICE)
+    state = State(torch.zeros(2, 1, 2, 8, device=DEVICE), torch.zeros(2, 1, 2, 16, device=DEVICE))
+    out, _ = fused_rows(bilstm, stacks, torch.randn(2, 2, 3, 8, device=DEVICE), state, None, 0.0)
+    out.sum().backward(retain_graph=True)
+    with pytest.raises(RuntimeError, match="works once"):
+        out.sum().backward()
 
 
 @pytest.mark.parametrize("resets", [False, True])
@@ -83,9 +129,9 @@ def test_nothing_is_kept_without_a_gradient_and_nothing_changes(resets) -> None:
     x = torch.randn(2, 5, 7, 24, device=DEVICE)
     state = State(torch.randn(2, 2, 5, 24, device=DEVICE) * 0.3, torch.randn(2, 2, 5, 48, device=DEVICE) * 0.3)
     fresh = torch.rand(2, 5, 7, device=DEVICE) < 0.3 if resets else None
-    kept, after = fused_rows(bilstm_layer, stacks, x, state, fresh, 0.0)
+    kept, after = fused_rows(bilstm, stacks, x, state, fresh, 0.0)
     with torch.no_grad():
-        found, found_after = fused_rows(bilstm_layer, stacks, x, state, fresh, 0.0)
+        found, found_after = fused_rows(bilstm, stacks, x, state, fresh, 0.0)
     assert kept.requires_grad
     assert not found.requires_grad
     for mine, truth in ((found, kept), (found_after.h, after.h), (found_after.c, after.c)):
@@ -98,10 +144,10 @@ def test_clipped_outputs_get_no_gradient_though_the_clip_is_rounded(clip) -> Non
     D, T, B, P, H = 1, 1, 6, 8, 16
     shapes = (D, T, B, P), (D, 2 * P, 4 * H), (D, 4 * H), (D, H, P)
     x, kernel, bias, projection = (torch.randn(shape, device=DEVICE).bfloat16() for shape in shapes)
-    state = torch.zeros(D, B, P, device=DEVICE).bfloat16(), torch.zeros(D, B, H, device=DEVICE)
+    state = torch.zeros(1, D, B, P, device=DEVICE).bfloat16(), torch.zeros(1, D, B, H, device=DEVICE)
     x.requires_grad_()
-    out, _, _ = bilstm_layer(
-        x, kernel, bias, projection * 1000, *state, None, cell_clip=None, proj_clip=clip, forget_bias=1.0
+    out, _, _ = bilstm(
+        x, kernel, bias, projection * 1000, *state, None, cell_clip=None, proj_clip=clip, forget_bias=1.0, skip=False
     )
     out.sum().backward()
     clipped = (out.abs() >= 0.99 * clip).all(dim=-1)  # (D, T, B)
@@ -114,8 +160,8 @@ def test_the_first_state_gets_no_gradient() -> None:
     D, T, B, P, H = 1, 3, 6, 8, 16
     shapes = (D, T, B, P), (D, 2 * P, 4 * H), (D, 4 * H), (D, H, P)
     parts = [torch.randn(shape, device=DEVICE) for shape in shapes]
-    h, c = (torch.zeros(D, B, size, device=DEVICE, requires_grad=True) for size in (P, H))
-    out, _, _ = bilstm_layer(*parts, h, c, None, cell_clip=3.0, proj_clip=3.0, forget_bias=1.0)
+    h, c = (torch.zeros(1, D, B, size, device=DEVICE, requires_grad=True) for size in (P, H))
+    out, _, _ = bilstm(*parts, h, c, None, cell_clip=3.0, proj_clip=3.0, forget_bias=1.0, skip=False)
     assert not out.requires_grad
 
 
