@@ -22,7 +22,6 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from gpu_lstm import SIZES, STEPS, recorded, timed
 
-from elmo.kernels.back_cuda import InParts
 from elmo.kernels.cells_cuda import cell_backward, hand_on, outputs_backward
 from elmo.kernels.gates_cuda import Steps
 from elmo.kernels.lstm_cuda import ALIGNED, ONES
@@ -66,11 +65,11 @@ def parts(cell: int, proj: int, num_rows: int) -> Iterator[tuple[str, Callable[[
         "handed on",
         lambda t: hand_on(out[:, t], above, following, keep[:, t], clip=3.0, rewrites=True, skip=rows[:, 1, :, :P]),
     )
-    later, skip = d_rows[:, None, :, :, P:], d_hidden[:, 0]
+    skip = d_hidden[:, 0]
     yield (
         "backward: outputs",
         lambda t: outputs_backward(
-            d_rows[:, t, :, :P], later[:, :, t], out[:, t], d_hidden[:, t], keep[:, t],
+            d_rows[:, t, :, :P], d_rows[:, t, :, P:], out[:, t], d_hidden[:, t], keep[:, t],
             clip=3.0, skip=skip, read=d_hidden[:, 0], linked=D,
         ),
     )  # fmt: skip
@@ -83,11 +82,6 @@ def parts(cell: int, proj: int, num_rows: int) -> Iterator[tuple[str, Callable[[
         ),
     )
     yield "gates'", lambda t: torch.bmm(d_gates[:, t], kernel.transpose(1, 2), out=d_rows[:, t])
-    in_parts = InParts(kernel, d_gates, D, T - 1)
-    yield (
-        "gates' to h, in parts, layer by layer",
-        lambda t: [in_parts.step(max(t, layer + 1), layer, layer + 1) for layer in range(LAYERS)],
-    )
     read = rows.view(E, T * B, -1)[..., : 2 * P + ONES].transpose(1, 2)
     states, d_states = inner.view(E, T * B, H).transpose(1, 2), d_hidden.view(E, T * B, P)
     for name, one, other in (

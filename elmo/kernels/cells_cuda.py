@@ -75,7 +75,7 @@ def hand_on(
 
 def outputs_backward(
     d_above: Tensor,
-    later: Tensor | None,
+    later: Tensor,
     out: Tensor,
     d_hidden: Tensor,
     keep: Tensor | None,
@@ -89,20 +89,18 @@ def outputs_backward(
 ) -> None:
     """Gradient d_hidden (D, B, P) of a step's unclipped output: of what was read above, and by the next step.
 
-    `later` (D, S, B, P) is what came back from the next step, in S parts to be added; keep (D, B) as that step had it.
-    The first `linked` of D were read by a layer above: `skip` is added to what it gave back, and `mask` and scale are
-    those of `hand_on`. What was read above has its gradient left in `read`, if given.
+    `later` (D, B, P) is what came back from the next step, keep (D, B) as that step had it. The first `linked` of D
+    were read by a layer above: `skip` is added to what it gave back, and `mask` and scale are those of `hand_on`. What
+    was read above has its gradient left in `read`, if given.
     """
     D, B, P = out.shape
-    parts = d_above[:, None] if later is None else later
-    views = d_above, out, d_hidden, *(d_above if view is None else view for view in (skip, read, mask))
+    views = d_above, later, out, d_hidden, *(d_above if view is None else view for view in (skip, read, mask))
     strides = [stride for view in views for stride in view.stride()[:2]]
     _outputs_backward_kernel[(D * B,)](
-        *views, parts, d_above if keep is None else keep,
-        *strides, *parts.stride()[:3], 0 if keep is None else keep.stride(0), linked, scale, B, P, clip,
+        *views, d_above if keep is None else keep,
+        *strides, 0 if keep is None else keep.stride(0), linked, scale, B, P, clip,
         SKIP=skip is not None, READ=read is not None, MASK=mask is not None,
-        PARTS=0 if later is None else later.shape[1], HAS_KEEP=keep is not None, CLIP=clip > 0,
-        BLOCK=triton.next_power_of_2(P),
+        HAS_KEEP=keep is not None, CLIP=clip > 0, BLOCK=triton.next_power_of_2(P),
     )  # fmt: skip
 
 
@@ -219,11 +217,11 @@ def _hand_on_kernel(  # type: ignore[no-untyped-def]  # Triton compiles it
 
 @triton.jit
 def _outputs_backward_kernel(  # type: ignore[no-untyped-def]  # Triton compiles it
-    d_above, out, d_hidden, skip, read, mask, later, keep,
-    d_above_d, d_above_b, out_d, out_b, d_hidden_d, d_hidden_b, skip_d, skip_b, read_d, read_b, mask_d, mask_b,
-    later_d, later_s, later_b, keep_d, linked, scale, B, P, clip,
-    SKIP: tl.constexpr, READ: tl.constexpr, MASK: tl.constexpr, PARTS: tl.constexpr, HAS_KEEP: tl.constexpr,
-    CLIP: tl.constexpr, BLOCK: tl.constexpr,
+    d_above, later, out, d_hidden, skip, read, mask, keep,
+    d_above_d, d_above_b, later_d, later_b, out_d, out_b, d_hidden_d, d_hidden_b, skip_d, skip_b, read_d, read_b,
+    mask_d, mask_b, keep_d, linked, scale, B, P, clip,
+    SKIP: tl.constexpr, READ: tl.constexpr, MASK: tl.constexpr, HAS_KEEP: tl.constexpr, CLIP: tl.constexpr,
+    BLOCK: tl.constexpr,
 ):  # fmt: skip
     row = tl.program_id(0).to(tl.int64)
     d, b = row // B, row % B
@@ -238,14 +236,10 @@ def _outputs_backward_kernel(  # type: ignore[no-untyped-def]  # Triton compiles
         grad = grad * stays * tl.where(d < linked, scale, 1.0)
     if READ:
         tl.store(read + d * read_d + b * read_b + cols, grad.to(read.dtype.element_ty), mask=inside)
-    if PARTS:
-        back = tl.zeros([BLOCK], tl.float32)
-        for part in tl.static_range(PARTS):
-            at = later + d * later_d + part * later_s + b * later_b + cols
-            back += tl.load(at, mask=inside, other=0.0).to(tl.float32)
-        if HAS_KEEP:
-            back = back * tl.load(keep + d * keep_d + b).to(tl.float32)
-        grad += back
+    back = tl.load(later + d * later_d + b * later_b + cols, mask=inside, other=0.0).to(tl.float32)
+    if HAS_KEEP:
+        back = back * tl.load(keep + d * keep_d + b).to(tl.float32)
+    grad += back
     if CLIP:
         h = tl.load(out + d * out_d + b * out_b + cols, mask=inside, other=0.0).to(tl.float32)
         grad = tl.where(tl.abs(h) < clip, grad, 0.0)

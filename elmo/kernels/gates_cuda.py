@@ -65,9 +65,9 @@ class Steps:
                 _fail(error)
         if products is None:
             D, B, H = inner.shape
-            if not self._scratch or len(self._scratch[0]) < D:
-                self._scratch[:] = [inner.new_empty(D, B, 4 * H)]
-            products = self._scratch[0][:D]
+            if not self._scratch or len(self._scratch[-1]) < D:
+                self._scratch.append(inner.new_empty(D, B, 4 * H))  # smaller ones stay: a graph may write to them
+            products = self._scratch[-1][:D]
         torch.bmm(self._rows[:, t], self._kernel, out=products)
         cell_forward(products, self._bias, before, after, inner, keep, first, clip=clip, forget_bias=forget_bias)
 

@@ -1,9 +1,9 @@
 """Projected LSTM stacks with clipping on CUDA: all layers and both directions in flight, forward and backward.
 
 The twin of `elmo.model.lstm.LSTMStack` for training. A step reads rows [x; h] in one product (`gates_cuda`), and one
-gives such rows' gradient back (`back_cuda`); the weights' gradients of all steps are one more. What stands between
-products is one Triton kernel each (`cells_cuda`), so no activation is read or written twice, and each launch takes a
-step of every layer in flight (`flight`). Shapes: L layers, D directions, T steps, B rows, P projection, H cells.
+gives such rows' gradient back; the weights' gradients of all steps are one more. What stands between products is one
+Triton kernel each (`cells_cuda`): no activation is read or written twice, and a launch takes a step of every layer in
+flight (`flight`). Shapes: L layers, D directions, T steps, B rows, P projection, H cells.
 """
 
 from __future__ import annotations
@@ -14,14 +14,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from elmo.kernels.back_cuda import InParts, Together
 from elmo.kernels.cells_cuda import cell_backward, hand_on, outputs_backward
 from elmo.kernels.flight import by_step, waves
 from elmo.kernels.gates_cuda import Steps
 
 ONES = 8  # columns of ones behind [x; h], of which the bias's gradient comes; 8 are 16 bytes
 ALIGNED = 64  # numbers that rows are padded to: 128 bytes, a line of the cache
-FEW_ROWS = 256  # up to these, the product over all gates is split: whole, its few tiles would leave most of a GPU idle
 
 
 def bilstm(
@@ -134,8 +132,7 @@ class _Stack(torch.autograd.Function):
                 masked=E - D - low * D, scale=settings.scale,
             )  # fmt: skip
         if gates is not None:
-            ctx.save_for_backward(kernels, biases, projections, rows, gates, cells, inner, hidden)
-            ctx.rest = stays, masks
+            ctx.save_for_backward(kernels, biases, projections, rows, gates, cells, inner, hidden, stays, masks)
         ctx.settings, ctx.num_steps, ctx.spent = settings, T, False
         last_h, last_c = at_step(hidden, T - 1).clone(), at_step(cells, T).clone()
         ctx.mark_non_differentiable(last_h, last_c)
@@ -146,23 +143,24 @@ class _Stack(torch.autograd.Function):
         if ctx.spent:
             raise RuntimeError("The gates of an LSTM stack on CUDA became their gradient: backward works once.")
         ctx.spent = True
-        kernels, biases, projections, rows, gates, cells, inner, hidden = ctx.saved_tensors
-        (stays, masks), settings, T = ctx.rest, ctx.settings, ctx.num_steps
+        kernels, biases, projections, rows, gates, cells, inner, hidden, stays, masks = ctx.saved_tensors
+        settings, T = ctx.settings, ctx.num_steps
         E, _, B, P = hidden.shape
         D, H = len(rows) - E, projections.shape[1]
         L = E // D
-        projections_t = projections.transpose(1, 2)  # (E, P, H)
+        kernels_t, projections_t = kernels.transpose(1, 2), projections.transpose(1, 2)  # (E, 4H, 2P), (E, P, H)
         d_hidden = torch.empty_like(hidden)  # gradient of each step's unclipped output
         d_read = torch.empty_like(hidden) if settings.skip else None  # of what was read above: of skips, too
         d_inner = hidden.new_empty(E, B, H)
         d_cell = torch.zeros(E, B, H, device=hidden.device, dtype=torch.float32)
-        back = (InParts if B <= FEW_ROWS else Together)(kernels, gates, D, T)
-        back.to_x[E:, L:].copy_(grads[0])
-        for place, low, high in back.waves():
+        d_rows = hidden.new_empty(*rows.shape[:3], 2 * P)  # of what each step read, x and h; last, of the outputs
+        d_rows[E:, L:, :, :P] = grads[0]
+        by_step(d_rows[:E], D, T + 1)[:, :, -1, :, P:] = 0  # no step comes after the last
+        for place, low, high in reversed(list(waves(T, L))):
             these, above = slice(low * D, high * D), slice(low * D + D, high * D + D)
             linked = E - D - low * D  # these have a layer above
             outputs_backward(
-                back.to_x[above, place + 1], back.to_hidden(place, low, high), hidden[these, place],
+                d_rows[above, place + 1, :, :P], d_rows[these, place + 1, :, P:], hidden[these, place],
                 d_hidden[these, place], None if stays is None else stays[these, place + 1], clip=settings.proj_clip,
                 skip=None if d_read is None or not linked else d_read[low * D + D :, place + 1],
                 read=None if d_read is None else d_read[these, place],
@@ -175,7 +173,7 @@ class _Stack(torch.autograd.Function):
                 gates[these, place], None if stays is None else stays[these, place],
                 clip=settings.cell_clip, forget_bias=settings.forget_bias,
             )  # fmt: skip
-            back.step(place, low, high)
+            torch.bmm(gates[these, place], kernels_t[these], out=d_rows[these, place])
         d_kernels = kernels.new_empty(E, 2 * P + ONES, 4 * H)
         d_projections = torch.empty_like(projections)
         for layer in range(L):
@@ -184,4 +182,4 @@ class _Stack(torch.autograd.Function):
             torch.bmm(read.transpose(1, 2), gates[these, part].flatten(1, 2), out=d_kernels[these])
             states = inner[these, part].flatten(1, 2)  # (D, T*B, H)
             torch.bmm(states.transpose(1, 2), d_hidden[these, part].flatten(1, 2), out=d_projections[these])
-        return back.to_x[:D, :T], d_kernels[:, : 2 * P], d_kernels[:, 2 * P], d_projections, None, None, None, None
+        return d_rows[:D, :T, :, :P], d_kernels[:, : 2 * P], d_kernels[:, 2 * P], d_projections, None, None, None, None

@@ -16,7 +16,6 @@ import torch
 from torch import Tensor, nn
 from triton_here import CUDA, DEVICE, MARKS
 
-from elmo.kernels import lstm_cuda
 from elmo.kernels.chars_cuda import strongest_windows
 from elmo.kernels.flight import by_step
 from elmo.kernels.lstm_cuda import bilstm
@@ -44,12 +43,10 @@ def relative(a: Tensor, b: Tensor) -> float:
 @pytest.mark.parametrize("resets", [False, True])
 @pytest.mark.parametrize(("clip", "skip", "layers"), [(0.25, True, 2), (None, False, 1), (3.0, True, 3)])
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("few", [0, 10_000])  # rows up to which products over the gates are split
-def test_fused_rows_equal_the_plain_ones(sizes, resets, clip, skip, layers, dtype, few, monkeypatch) -> None:
+def test_fused_rows_equal_the_plain_ones(sizes, resets, clip, skip, layers, dtype) -> None:
     B, T, H, P = sizes
     if dtype == torch.bfloat16 and clip == 0.25 and sizes not in LARGE:
         pytest.skip("of few numbers, one that rounding puts on the other side of its clip is a third of the gradient")
-    monkeypatch.setattr(lstm_cuda, "FEW_ROWS", few)
     config = LSTMConfig(num_layers=layers, cell_dim=H, proj_dim=P, cell_clip=clip, proj_clip=clip, skip=skip)
     stacks = nn.ModuleList(LSTMStack(config) for _ in range(2)).to(DEVICE)
     for parameter in stacks.parameters():  # larger than at the start of training, so that clips bind
@@ -77,11 +74,9 @@ def test_fused_rows_equal_the_plain_ones(sizes, resets, clip, skip, layers, dtyp
         assert relative(mine, truth) < allowed, (number, relative(mine, truth))
 
 
-@pytest.mark.parametrize("few", [0, 10_000])
 @pytest.mark.parametrize("skip", [False, True])
-def test_what_dropout_leaves_is_what_the_plain_stacks_read(skip, few, monkeypatch) -> None:
+def test_what_dropout_leaves_is_what_the_plain_stacks_read(skip, monkeypatch) -> None:
     B, T, H, P, L, share = 3, 5, 48, 24, 3, 0.4
-    monkeypatch.setattr(lstm_cuda, "FEW_ROWS", few)
     torch.backends.cuda.matmul.allow_tf32 = False
     stacks = nn.ModuleList(LSTMStack(LSTMConfig(num_layers=L, cell_dim=H, proj_dim=P, skip=skip)) for _ in range(2))
     x, weight = (torch.randn(2, B, T, P, device=DEVICE) for _ in range(2))
