@@ -27,8 +27,6 @@ from elmo.kernels.gates_cuda import Steps
 from elmo.kernels.lstm_cuda import ALIGNED, ONES
 
 ROWS = {"original": (128, 1024), "medium": (1024,), "small": (1024, 4096)}
-
-
 LAYERS, D = 2, 2
 
 
@@ -69,8 +67,7 @@ def parts(cell: int, proj: int, num_rows: int) -> Iterator[tuple[str, Callable[[
     yield (
         "backward: outputs",
         lambda t: outputs_backward(
-            d_rows[:, t, :, :P], d_rows[:, t, :, P:], out[:, t], d_hidden[:, t], keep[:, t],
-            clip=3.0, skip=skip, read=d_hidden[:, 0], linked=D,
+            d_rows[:, t, :, :P], d_rows[:, t, :, P:], d_hidden[:, t], keep[:, t], clip=3.0, skip=skip, linked=D
         ),
     )  # fmt: skip
     d_inner = inner[:, 0].clone()

@@ -1,8 +1,8 @@
 """What stands between the products of projected LSTM steps, a Triton kernel each: gates to cells, outputs to readers.
 
-One step of both directions at a time, forward for training and embedding alike, backward for training. Tensors may be
-slices of larger ones: directions and rows at any stride, a row's numbers side by side. Shapes: D directions, B rows,
-P projection, H cells.
+One step of every layer in flight at a time, forward for training and embedding alike, backward for training. Tensors
+may be slices of larger ones: directions and rows at any stride, a row's numbers side by side. Shapes: D layers in
+flight times directions, B rows, P projection, H cells.
 """
 
 from __future__ import annotations
@@ -76,30 +76,30 @@ def hand_on(
 def outputs_backward(
     d_above: Tensor,
     later: Tensor,
-    out: Tensor,
-    d_hidden: Tensor,
+    hidden: Tensor,
     keep: Tensor | None,
     *,
     clip: float,
     skip: Tensor | None = None,
-    read: Tensor | None = None,
     mask: Tensor | None = None,
     linked: int = 0,
     scale: float = 1.0,
 ) -> None:
-    """Gradient d_hidden (D, B, P) of a step's unclipped output: of what was read above, and by the next step.
+    """A step's clipped output `hidden` (D, B, P) becomes the gradient of the unclipped one.
+
+    It comes from what was read above, and by the next step.
 
     `later` (D, B, P) is what came back from the next step, keep (D, B) as that step had it. The first `linked` of D
-    were read by a layer above: `skip` is added to what it gave back, and `mask` and scale are those of `hand_on`. What
-    was read above has its gradient left in `read`, if given.
+    were read by a layer above: `skip` is added to what it gave back, and `mask` and scale are those of `hand_on`; the
+    sum is left in `d_above`, which is `skip` to the layer below.
     """
-    D, B, P = out.shape
-    views = d_above, later, out, d_hidden, *(d_above if view is None else view for view in (skip, read, mask))
+    D, B, P = hidden.shape
+    views = d_above, later, hidden, d_above if skip is None else skip, d_above if mask is None else mask
     strides = [stride for view in views for stride in view.stride()[:2]]
     _outputs_backward_kernel[(D * B,)](
         *views, d_above if keep is None else keep,
         *strides, 0 if keep is None else keep.stride(0), linked, scale, B, P, clip,
-        SKIP=skip is not None, READ=read is not None, MASK=mask is not None,
+        SKIP=skip is not None, MASK=mask is not None,
         HAS_KEEP=keep is not None, CLIP=clip > 0, BLOCK=triton.next_power_of_2(P),
     )  # fmt: skip
 
@@ -181,7 +181,7 @@ def _cell_forward_kernel(  # type: ignore[no-untyped-def]  # Triton compiles it
     tl.store(inner + d * inner_stride + b * H + cols, m.to(inner.dtype.element_ty), mask=inside)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["unskipped", "masked"])
 def _hand_on_kernel(  # type: ignore[no-untyped-def]  # Triton compiles it
     hidden, above, following, skip, mask, keep, first,
     hidden_d, hidden_b, above_d, above_b, following_d, following_b, skip_d, skip_b, mask_d, mask_b, keep_d,
@@ -215,13 +215,12 @@ def _hand_on_kernel(  # type: ignore[no-untyped-def]  # Triton compiles it
     tl.store(following + d * following_d + b * following_b + cols, h, mask=inside)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["linked"])
 def _outputs_backward_kernel(  # type: ignore[no-untyped-def]  # Triton compiles it
-    d_above, later, out, d_hidden, skip, read, mask, keep,
-    d_above_d, d_above_b, later_d, later_b, out_d, out_b, d_hidden_d, d_hidden_b, skip_d, skip_b, read_d, read_b,
-    mask_d, mask_b, keep_d, linked, scale, B, P, clip,
-    SKIP: tl.constexpr, READ: tl.constexpr, MASK: tl.constexpr, HAS_KEEP: tl.constexpr, CLIP: tl.constexpr,
-    BLOCK: tl.constexpr,
+    d_above, later, hidden, skip, mask, keep,
+    d_above_d, d_above_b, later_d, later_b, hidden_d, hidden_b, skip_d, skip_b, mask_d, mask_b, keep_d,
+    linked, scale, B, P, clip,
+    SKIP: tl.constexpr, MASK: tl.constexpr, HAS_KEEP: tl.constexpr, CLIP: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     row = tl.program_id(0).to(tl.int64)
     d, b = row // B, row % B
@@ -234,16 +233,17 @@ def _outputs_backward_kernel(  # type: ignore[no-untyped-def]  # Triton compiles
     if MASK:
         stays = tl.load(mask + d * mask_d + b * mask_b + cols, mask=inside & (d < linked), other=1).to(tl.float32)
         grad = grad * stays * tl.where(d < linked, scale, 1.0)
-    if READ:
-        tl.store(read + d * read_d + b * read_b + cols, grad.to(read.dtype.element_ty), mask=inside)
+    if SKIP:
+        tl.store(d_above + d * d_above_d + b * d_above_b + cols, grad.to(d_above.dtype.element_ty), mask=inside)
     back = tl.load(later + d * later_d + b * later_b + cols, mask=inside, other=0.0).to(tl.float32)
     if HAS_KEEP:
         back = back * tl.load(keep + d * keep_d + b).to(tl.float32)
     grad += back
+    at = hidden + d * hidden_d + b * hidden_b + cols
     if CLIP:
-        h = tl.load(out + d * out_d + b * out_b + cols, mask=inside, other=0.0).to(tl.float32)
+        h = tl.load(at, mask=inside, other=0.0).to(tl.float32)
         grad = tl.where(tl.abs(h) < clip, grad, 0.0)
-    tl.store(d_hidden + d * d_hidden_d + b * d_hidden_b + cols, grad.to(d_hidden.dtype.element_ty), mask=inside)
+    tl.store(at, grad.to(hidden.dtype.element_ty), mask=inside)
 
 
 @triton.jit
@@ -262,9 +262,9 @@ def _cell_backward_kernel(  # type: ignore[no-untyped-def]  # Triton compiles it
         before = before * stays
     raw = f * before + i * j  # the new cell, cheaper to make again than to read
     squashed = _tanh(_clipped(raw, clip)) if CLIP else _tanh(raw)
-    place = row * H + cols
-    dm = tl.load(d_inner + place, mask=inside, other=0.0).to(tl.float32)
-    dc = tl.load(d_cell + place, mask=inside, other=0.0) + dm * o * (1 - squashed * squashed)
+    at = row * H + cols
+    dm = tl.load(d_inner + at, mask=inside, other=0.0).to(tl.float32)
+    dc = tl.load(d_cell + at, mask=inside, other=0.0) + dm * o * (1 - squashed * squashed)
     if CLIP:
         dc = tl.where(tl.abs(raw) <= clip, dc, 0.0)
     kind = d_gates.dtype.element_ty
@@ -273,4 +273,4 @@ def _cell_backward_kernel(  # type: ignore[no-untyped-def]  # Triton compiles it
     tl.store(to + H, (dc * i * (1 - j * j)).to(kind), mask=inside)
     tl.store(to + 2 * H, (dc * before * f * (1 - f)).to(kind), mask=inside)
     tl.store(to + 3 * H, (dm * squashed * o * (1 - o)).to(kind), mask=inside)
-    tl.store(d_cell + place, dc * f * stays, mask=inside)
+    tl.store(d_cell + at, dc * f * stays, mask=inside)

@@ -1,6 +1,6 @@
 """What becomes of a tile's gates on a Hopper GPU: cells, by warps that do nothing else (`gates_hopper`).
 
-Triton compiles all of it. Shapes: D directions, B rows, H cells.
+Triton compiles all of it. Shapes: D layers in flight times directions, B rows, H cells.
 """
 
 from __future__ import annotations
@@ -29,10 +29,14 @@ def make_cells(  # type: ignore[no-untyped-def]  # Triton compiles it
     row = gl.arange(0, PIECE, layout=gl.SliceLayout(1, layout))
     cell = gl.arange(0, CELLS, layout=gl.SliceLayout(0, layout))
     d, m, n = place(gl.program_id(0), sizes, ROWS, CELLS)
+    if STORES:  # buffers of all steps, of all layers and directions, are more than 32 bits count
+        d = d.to(gl.int64)
     read = before + d * before_d, keep + d * keep_d
     c, stays = _read(read, m * ROWS + row, n * CELLS + cell, B, H, True, HAS_KEEP)
     for tile in range(gl.program_id(0), num_tiles, gl.num_programs(0)):
         d, m, n = place(tile, sizes, ROWS, CELLS)
+        if STORES:
+            d = d.to(gl.int64)
         col = n * CELLS + cell
         b_i = gl.load(bias + d * 4 * H + col)
         b_j = gl.load(bias + d * 4 * H + H + col)
@@ -49,6 +53,8 @@ def make_cells(  # type: ignore[no-untyped-def]  # Triton compiles it
             else:
                 later = tile + gl.num_programs(0)
                 d_later, m_later, n_later = place(later, sizes, ROWS, CELLS)
+                if STORES:
+                    d_later = d_later.to(gl.int64)
                 read = before + d_later * before_d, keep + d_later * keep_d
                 r_later, col_later = m_later * ROWS + row, n_later * CELLS + cell
                 c_later, stays_later = _read(read, r_later, col_later, B, H, later < num_tiles, HAS_KEEP)

@@ -6,15 +6,15 @@ Shapes: L layers, D directions, T steps.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from torch import Tensor
 
 
-def waves(num_steps: int, num_layers: int) -> Iterator[tuple[int, int, int]]:
+def waves(num_steps: int, num_layers: int) -> list[tuple[int, int, int]]:
     """Each place, and the layers that have a step there: from the first up to the second, not included."""
-    for place in range(num_steps + num_layers - 1):
-        yield place, max(0, place - num_steps + 1), min(num_layers, place + 1)
+    return [
+        (place, max(0, place - num_steps + 1), min(num_layers, place + 1))
+        for place in range(num_steps + num_layers - 1)
+    ]
 
 
 def by_step(flying: Tensor, num_directions: int, num_steps: int) -> Tensor:

@@ -1,7 +1,8 @@
 """What LSTM steps on CUDA do with their rows [x; h], for training and embedding alike: gates, then cells.
 
 On Hopper one kernel makes both (`gates_hopper`); elsewhere, for odd sizes, few rows and float32, cuBLAS makes the gates
-and a Triton kernel the cells (`cells_cuda`). Shapes: D directions, T steps, B rows, P projection, H cells.
+and a Triton kernel the cells (`cells_cuda`). Shapes: D layers in flight times directions, T steps, B rows,
+P projection, H cells.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Written in Gluon, the part of Triton that names warps and shared memory. A progr
 the four gates of some cells, and its warps have three trades, each at work on another tile: one warp loads [x; h] and
 weights into a ring of buffers, eight multiply, the others turn the last tile's gates into cells. So products, special
 functions and memory are busy at the same time, where a product and a kernel after it take turns.
-Shapes: D directions, T steps, B rows, P projection, H cells.
+Shapes: D layers in flight times directions, T steps, B rows, P projection, H cells.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def fits(rows: Tensor, kernel: Tensor) -> bool:
         and rows.shape[2] >= FEWEST_ROWS
         and depth % DEPTH == 0
         and num_gates % (4 * WIDE.cells) == 0
-        and rows.shape[2] * num_gates < 2**31  # places in a direction are counted in 32 bits
+        and rows.shape[2] * num_gates < 2**31  # places of one of D are counted in 32 bits
         and rows.is_contiguous()
         and kernel.is_contiguous()
         and rows.shape[3] % 8 == 0  # loads start at multiples of 16 bytes

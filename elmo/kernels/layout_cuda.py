@@ -46,7 +46,7 @@ def lay_out(
 
 
 def look_up(table: Tensor, words: Tensor, rows: Tensor) -> None:
-    """Vectors of words (D, n, R) from the table (V, P) into the first half of rows (D, n, R, 2P)."""
+    """Vectors of words (D, n, R) from the table (V, P) into the first half of rows (D, n or more, R, 2P)."""
     D, n, R = words.shape
     P = table.shape[1]
     _look_up_kernel[(n * R, D)](

@@ -3,7 +3,7 @@
 The twin of `elmo.model.lstm.LSTMStack` for training. A step reads rows [x; h] in one product (`gates_cuda`), and one
 gives such rows' gradient back; the weights' gradients of all steps are one more. What stands between products is one
 Triton kernel each (`cells_cuda`): no activation is read or written twice, and a launch takes a step of every layer in
-flight (`flight`). Shapes: L layers, D directions, T steps, B rows, P projection, H cells.
+flight (`flight`). Shapes: L layers, D directions, E layers times directions, T steps, B rows, P projection, H cells.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from elmo.kernels.cells_cuda import cell_backward, hand_on, outputs_backward
 from elmo.kernels.flight import by_step, waves
@@ -87,10 +88,10 @@ class _Stack(torch.autograd.Function):
         D, T, B, P = x.shape
         (E, H), L = projections.shape[:2], len(projections) // D
         places = T + L
-        kept, one = (places, 1) if settings.learns else (1, 0)  # places with buffers of their own; how far steps move
 
-        def at_step(buffer: Tensor, step: int) -> Tensor:  # (L, D, B, ·)
-            return by_step(buffer, D, step + 1)[:, :, step] if settings.learns else buffer.view(L, D, B, -1)
+        def buffer(width: int, dtype: torch.dtype = x.dtype) -> Tensor:  # where nothing is learned all places are one
+            own = x.new_empty(E, places if settings.learns else 1, B, width, dtype=dtype)
+            return own.expand(-1, places, -1, -1)
 
         pitch = -(-(2 * P + ONES) // ALIGNED) * ALIGNED
         rows = x.new_empty(E + D, places, B, pitch)  # what each step reads: x, h after forgetting, ones; last, outputs
@@ -103,11 +104,11 @@ class _Stack(torch.autograd.Function):
         if keep is not None:
             stays = x.new_zeros(E, places, B)
             by_step(stays, D, T)[:] = keep
-        gates = x.new_empty(E, kept, B, 4 * H) if settings.learns else None  # without the bias
-        cells = torch.empty(E, kept, B, H, device=x.device, dtype=torch.float32)
-        at_step(cells, 0).copy_(c)
-        inner = x.new_empty(E, kept, B, H)  # sigmoid(o) * tanh(c)
-        hidden = x.new_empty(E, kept, B, P)  # each step's output, clipped
+        gates = buffer(4 * H) if settings.learns else None  # without the bias
+        cells = buffer(H, torch.float32)
+        by_step(cells, D, 1)[:, :, 0] = c
+        inner = buffer(H)  # sigmoid(o) * tanh(c)
+        hidden = buffer(P)  # each step's output, clipped
         masks = None
         if settings.dropout:
             masks = torch.empty(E - D, places, B, P, device=x.device, dtype=torch.uint8)
@@ -115,17 +116,17 @@ class _Stack(torch.autograd.Function):
         steps: dict[tuple[int, int], Steps] = {}
         scratch: list[Tensor] = []
         for place, low, high in waves(T, L):
-            these, above, at = slice(low * D, high * D), slice(low * D + D, high * D + D), place * one
+            these, above = slice(low * D, high * D), slice(low * D + D, high * D + D)
             if (low, high) not in steps:
                 steps[low, high] = Steps(rows[these], kernels[these], biases[these], scratch=scratch)
             steps[low, high].step(
-                place, cells[these, at], cells[these, at + one], inner[these, at],
+                place, cells[these, place], cells[these, place + 1], inner[these, place],
                 None if gates is None else gates[these, place], None if stays is None else stays[these, place],
                 clip=settings.cell_clip, forget_bias=settings.forget_bias,
             )  # fmt: skip
-            torch.bmm(inner[these, at], projections[these], out=hidden[these, at])
+            torch.bmm(inner[these, place], projections[these], out=hidden[these, place])
             hand_on(
-                hidden[these, at], rows[above, place + 1, :, :P], rows[these, place + 1, :, P : 2 * P],
+                hidden[these, place], rows[above, place + 1, :, :P], rows[these, place + 1, :, P : 2 * P],
                 None if stays is None else stays[these, place + 1], clip=settings.proj_clip, rewrites=True,
                 skip=rows[these, place, :, :P] if settings.skip else None, unskipped=D if low == 0 else 0,
                 mask=None if masks is None or low + 1 == L else masks[low * D :, place],
@@ -134,14 +135,18 @@ class _Stack(torch.autograd.Function):
         if gates is not None:
             ctx.save_for_backward(kernels, biases, projections, rows, gates, cells, inner, hidden, stays, masks)
         ctx.settings, ctx.num_steps, ctx.spent = settings, T, False
-        last_h, last_c = at_step(hidden, T - 1).clone(), at_step(cells, T).clone()
+        last_h, last_c = by_step(hidden, D, T)[:, :, -1].clone(), by_step(cells, D, T + 1)[:, :, -1].clone()
         ctx.mark_non_differentiable(last_h, last_c)
-        return rows[E:, L:, :, :P], last_h, last_c
+        out = rows[E:, L:, :, :P]
+        return out if settings.learns else out.contiguous(), last_h, last_c
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        if ctx.spent:
-            raise RuntimeError("The gates of an LSTM stack on CUDA became their gradient: backward works once.")
+        if ctx.spent:  # gates and outputs are gradients now
+            raise RuntimeError(
+                "An LSTM stack on CUDA goes backward once: add the losses first, or set ELMO_KERNELS=off."
+            )
         ctx.spent = True
         kernels, biases, projections, rows, gates, cells, inner, hidden, stays, masks = ctx.saved_tensors
         settings, T = ctx.settings, ctx.num_steps
@@ -149,8 +154,6 @@ class _Stack(torch.autograd.Function):
         D, H = len(rows) - E, projections.shape[1]
         L = E // D
         kernels_t, projections_t = kernels.transpose(1, 2), projections.transpose(1, 2)  # (E, 4H, 2P), (E, P, H)
-        d_hidden = torch.empty_like(hidden)  # gradient of each step's unclipped output
-        d_read = torch.empty_like(hidden) if settings.skip else None  # of what was read above: of skips, too
         d_inner = hidden.new_empty(E, B, H)
         d_cell = torch.zeros(E, B, H, device=hidden.device, dtype=torch.float32)
         d_rows = hidden.new_empty(*rows.shape[:3], 2 * P)  # of what each step read, x and h; last, of the outputs
@@ -161,13 +164,12 @@ class _Stack(torch.autograd.Function):
             linked = E - D - low * D  # these have a layer above
             outputs_backward(
                 d_rows[above, place + 1, :, :P], d_rows[these, place + 1, :, P:], hidden[these, place],
-                d_hidden[these, place], None if stays is None else stays[these, place + 1], clip=settings.proj_clip,
-                skip=None if d_read is None or not linked else d_read[low * D + D :, place + 1],
-                read=None if d_read is None else d_read[these, place],
+                None if stays is None else stays[these, place + 1], clip=settings.proj_clip,
+                skip=d_rows[low * D + 2 * D :, place + 2, :, :P] if settings.skip and linked else None,
                 mask=None if masks is None or not linked else masks[low * D :, place],
                 linked=linked, scale=settings.scale,
             )  # fmt: skip
-            torch.bmm(d_hidden[these, place], projections_t[these], out=d_inner[these])
+            torch.bmm(hidden[these, place], projections_t[these], out=d_inner[these])
             cell_backward(
                 gates[these, place], biases[these], cells[these, place], d_inner[these], d_cell[these],
                 gates[these, place], None if stays is None else stays[these, place],
@@ -181,5 +183,5 @@ class _Stack(torch.autograd.Function):
             read = rows[these, part].flatten(1, 2)[..., : 2 * P + ONES]  # (D, T*B, 2P + ONES)
             torch.bmm(read.transpose(1, 2), gates[these, part].flatten(1, 2), out=d_kernels[these])
             states = inner[these, part].flatten(1, 2)  # (D, T*B, H)
-            torch.bmm(states.transpose(1, 2), d_hidden[these, part].flatten(1, 2), out=d_projections[these])
+            torch.bmm(states.transpose(1, 2), hidden[these, part].flatten(1, 2), out=d_projections[these])
         return d_rows[:D, :T, :, :P], d_kernels[:, : 2 * P], d_kernels[:, 2 * P], d_projections, None, None, None, None

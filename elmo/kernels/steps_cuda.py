@@ -28,8 +28,8 @@ LONGEST = 32  # steps of a stretch
 
 @dataclass(frozen=True)
 class Layers:
-    """Weights of all layers and directions: kernels (L, D, 2P, 4H), biases (L, D, 4H) float32 with the forget bias
-    added, projections (L, D, H, P) or none. `h` (L, D, P) and `c` (L, D, H) are what sentences start from."""
+    """Weights, layer after layer: kernels (L*D, 2P, 4H), biases (L*D, 4H) float32 with the forget bias added,
+    projections (L*D, H, P) or none. `h` (L, D, P) and `c` (L, D, H) are what sentences start from."""
 
     kernels: Tensor
     biases: Tensor
@@ -44,21 +44,18 @@ class Layers:
     def of(cls, stacks: Any, lstm: Any) -> Layers:  # LSTMStacks and their config; their package may import us
         """Copies of the stacks' weights, and sentences that start from zero."""
 
+        layers = [stack.layers[number] for number in range(lstm.num_layers) for stack in stacks]
+
         def copies(name: str) -> Tensor:
-            return torch.stack(
-                [
-                    torch.stack([getattr(stack.layers[number], name).detach() for stack in stacks])
-                    for number in range(lstm.num_layers)
-                ]
-            )  # (L, D, ...)
+            return torch.stack([getattr(layer, name).detach() for layer in layers])  # (L*D, ...)
 
         kernels, biases = copies("kernel"), copies("bias").float()
-        biases[..., 2 * lstm.cell_dim : 3 * lstm.cell_dim] += lstm.forget_bias
-        shape = kernels.shape[:2]
+        biases[:, 2 * lstm.cell_dim : 3 * lstm.cell_dim] += lstm.forget_bias
+        shape = lstm.num_layers, len(stacks)
         return cls(
             kernels=kernels,
             biases=biases,
-            projections=None if stacks[0].layers[0].projection is None else copies("projection"),
+            projections=None if layers[0].projection is None else copies("projection"),
             h=kernels.new_zeros(*shape, lstm.proj_dim),
             c=kernels.new_zeros(*shape, lstm.cell_dim, dtype=torch.float32),
             skip=lstm.skip,
@@ -144,15 +141,16 @@ class Stretch:
         cells, inner, hidden = self._cells[these], self._inner[these], self._hidden[these]
         keep, first_h, first_c = self._keep[these], weights.h.flatten(0, 1)[these], weights.c.flatten(0, 1)[these]
         if (low, high) not in self._steps:
-            kernels, biases = weights.kernels.flatten(0, 1)[these], weights.biases.flatten(0, 1)[these]
-            self._steps[low, high] = Steps(rows[these], kernels, biases, scratch=self._scratch)
+            self._steps[low, high] = Steps(
+                rows[these], weights.kernels[these], weights.biases[these], scratch=self._scratch
+            )
         self._steps[low, high].step(
             place, cells, cells, inner, None, keep[:, place], first_c, clip=float(weights.cell_clip or 0.0)
         )
         if weights.projections is None:
             hidden, clip = inner, 0.0
         else:
-            torch.bmm(inner, weights.projections.flatten(0, 1)[these], out=hidden)
+            torch.bmm(inner, weights.projections[these], out=hidden)
             clip = float(weights.proj_clip or 0.0)
         hand_on(
             hidden,

@@ -94,5 +94,5 @@ class _FullSoftmax(torch.autograd.Function):
 
 
 def _rows(head: SoftmaxHead, ids: Tensor, sparse: bool) -> tuple[Tensor, Tensor]:
-    # index_select: its gradient is added up in place, that of head.bias[ids] is sorted first
+    # index_select: its gradient is added up in place, on CUDA in any order; that of head.bias[ids] is sorted first
     return nn.functional.embedding(ids, head.weight, sparse=sparse), head.bias.index_select(0, ids)

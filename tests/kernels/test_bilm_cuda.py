@@ -181,6 +181,7 @@ def test_recorded_steps_equal_launched_ones(dtype: torch.dtype, lstm: dict[str, 
     model = make_model(dtype, scale=1.0, **lstm)
     table, words = make_table(model), np.random.default_rng(0).integers(2, 17, sum(LONG)).astype(np.int32)
     mix = np.eye(3, dtype=np.float32)
-    found = [run(CudaBiLM(model, record=record), table, words, LONG, mix) for record in (False, True)]
-    assert torch.equal(*found)
+    twins = CudaBiLM(model, record=False), CudaBiLM(model)
+    for wanted in (mix[:2], mix, mix[:2]):  # graphs of fewer layers are as good as before when there are some of more
+        assert torch.equal(*(run(twin, table, words, LONG, wanted) for twin in twins))
     check(model, LONG)

@@ -136,6 +136,22 @@ def test_the_hopper_kernel_knows_no_clip_and_cells_in_place(sizes, D, t) -> None
 
 @on_hopper
 @pytest.mark.usefixtures("one_kernel")
+def test_the_hopper_kernel_counts_beyond_32_bits() -> None:
+    """Buffers as large as four layers of long texts have: those of one direction begin 2^29 numbers after another's."""
+    case = Case((128, 256, 64), torch.bfloat16, D=6)
+    D, B, H = 6, 128, 256
+    gates = torch.empty(D, 2**29, device=DEVICE, dtype=torch.bfloat16)
+    products = gates[:, : B * 4 * H].view(D, B, 4 * H)
+    after, inner = torch.empty(D, B, H, device=DEVICE), torch.empty(D, B, H, device=DEVICE, dtype=torch.bfloat16)
+    Steps(case.rows, case.kernel, case.bias).step(
+        case.t, case.before[:, :B], after, inner, products, case.keep, None, clip=case.clip, forget_bias=0.7
+    )
+    found = torch.cat([after, inner.float(), products.float()], dim=-1)
+    assert relative(found, case.truth(starts=False)) < 4e-3
+
+
+@on_hopper
+@pytest.mark.usefixtures("one_kernel")
 def test_the_hopper_kernel_gives_the_same_numbers_again() -> None:
     case = Case((1024, 4096, 512), torch.bfloat16)
     first = case.run()
