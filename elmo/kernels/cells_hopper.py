@@ -18,7 +18,7 @@ def make_cells(  # type: ignore[no-untyped-def]  # Triton compiles it
 ):  # fmt: skip
     handed, sizes, places, strides, clip, forget_bias = values
     gates, full, free = handed
-    num_tiles, _, _, B, H = sizes
+    num_tiles, B, H = sizes
     bias, before, after, inner, products, keep, first = places
     before_d, after_d, inner_d, products_d, keep_d = strides
     ROWS: gl.constexpr = gates.shape[0]
@@ -87,10 +87,9 @@ def make_cells(  # type: ignore[no-untyped-def]  # Triton compiles it
 
 
 @gluon.jit
-def place(count, sizes, ROWS: gl.constexpr, CELLS: gl.constexpr):  # type: ignore[no-untyped-def]  # Triton compiles it
+def place(tile, sizes, ROWS: gl.constexpr, CELLS: gl.constexpr):  # type: ignore[no-untyped-def]  # Triton compiles it
     """Direction, and numbers of a tile's rows and cells: rows vary first, so that weights are read while cached."""
-    _, begin, way, B, H = sizes
-    tile = begin + way * count
+    _, B, H = sizes
     num_m, num_n = gl.cdiv(B, ROWS), H // CELLS
     return tile // num_m // num_n, tile % num_m, tile // num_m % num_n
 

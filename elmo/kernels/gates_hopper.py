@@ -96,14 +96,12 @@ class HopperSteps:
         """As `elmo.kernels.gates_cuda.Steps.step` says."""
         T, B = self._shape[1:3]
         tile = self._tile
-        # every other step takes the tiles from the last to the first: weights that were read last are still cached
-        begin, way = (self._num_tiles - 1, -1) if t % 2 else (0, 1)
         _step_kernel[(min(self._num_tiles, self._processors),)](
             self._rows, self._kernel, self._bias, before, after, inner,
             inner if products is None else products, inner if keep is None else keep,
             before if first is None else first,
             before.stride(0), after.stride(0), inner.stride(0), 0 if products is None else products.stride(0),
-            0 if keep is None else keep.stride(0), t * B, T * B, self._num_tiles, begin, way,
+            0 if keep is None else keep.stride(0), t * B, T * B, self._num_tiles,
             B, self._cell_dim, self._depth, clip or math.inf, forget_bias,
             STORES=products is not None, HAS_KEEP=keep is not None, HAS_FIRST=first is not None,
             CELLS=tile.cells, STAGES=tile.stages, CELL_WARPS=CELL_WARPS, CELL_REGISTERS=tile.cell_registers,
@@ -127,10 +125,10 @@ def _described(matrix: Tensor, height: int, width: int = DEPTH) -> TensorDescrip
 # are `full`, then `free`. A wait names the parity of the round it waits for; the first `empty` and `free` are given.
 
 
-@gluon.jit(do_not_specialize=["first_row", "stride", "num_tiles", "begin", "way"])
+@gluon.jit(do_not_specialize=["first_row", "stride", "num_tiles"])
 def _step_kernel(  # type: ignore[no-untyped-def]  # Triton compiles it
     rows, kernel, bias, before, after, inner, products, keep, first,
-    before_d, after_d, inner_d, products_d, keep_d, first_row, stride, num_tiles, begin, way,
+    before_d, after_d, inner_d, products_d, keep_d, first_row, stride, num_tiles,
     B, H, K, clip, forget_bias,
     STORES: gl.constexpr, HAS_KEEP: gl.constexpr, HAS_FIRST: gl.constexpr,
     CELLS: gl.constexpr, STAGES: gl.constexpr, CELL_WARPS: gl.constexpr, CELL_REGISTERS: gl.constexpr,
@@ -152,7 +150,7 @@ def _step_kernel(  # type: ignore[no-untyped-def]  # Triton compiles it
     mbarrier.init(free, count=1)
     ring = a, b, ready, empty
     handed = gates, full, free
-    sizes = num_tiles, begin, way, B, H
+    sizes = num_tiles, B, H
     places = bias, before, after, inner, products, keep, first
     strides = before_d, after_d, inner_d, products_d, keep_d
     values = handed, sizes, places, strides, clip, forget_bias
@@ -170,7 +168,7 @@ def _step_kernel(  # type: ignore[no-untyped-def]  # Triton compiles it
 @gluon.jit
 def _load(rows, kernel, ring, sizes, K, first_row, stride):  # type: ignore[no-untyped-def]  # Triton compiles it
     a, b, ready, empty = ring
-    num_tiles, H = sizes[0], sizes[4]
+    num_tiles, _, H = sizes
     STAGES: gl.constexpr = a.shape[0]
     ROWS: gl.constexpr = a.shape[1]
     DEPTH: gl.constexpr = a.shape[2]

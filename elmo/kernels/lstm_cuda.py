@@ -159,7 +159,7 @@ class _Stack(torch.autograd.Function):
         d_rows = hidden.new_empty(*rows.shape[:3], 2 * P)  # of what each step read, x and h; last, of the outputs
         d_rows[E:, L:, :, :P] = grads[0]
         by_step(d_rows[:E], D, T + 1)[:, :, -1, :, P:] = 0  # no step comes after the last
-        for place, low, high in reversed(list(waves(T, L))):
+        for place, low, high in reversed(waves(T, L)):
             these, above = slice(low * D, high * D), slice(low * D + D, high * D + D)
             linked = E - D - low * D  # these have a layer above
             outputs_backward(
