@@ -50,7 +50,7 @@ def main(words: "list[str]") -> None:
     commands = {
         "demo": ["-m", "elmo", "demo"],
         "elmo": ["-m", "elmo"],
-        "test": ["-m", "pytest"],
+        "test": ["-m", "pytest", "-n", "2", "--dist", "loadfile"],  # in two processes; -n 0: in one, for debuggers
         "slow": ["-m", "pytest", "-m", "slow"],
         "setup": ["-m", "elmo", "--version"],
     }
