@@ -22,6 +22,8 @@ from torch import nn
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from matmul_peak import peak
+
 from elmo.kernels.record import record
 from elmo.kernels.steps_cuda import Layers, Stretch
 from elmo.model.config import LSTMConfig
@@ -46,14 +48,6 @@ def timed(function, repeats: int) -> float:
 def recorded(function):
     """The function as a CUDA graph's replay."""
     return record(function)[0].replay
-
-
-def peak() -> float:
-    a = torch.randn(8192, 8192, device="cuda", dtype=torch.bfloat16)
-    b = torch.randn(8192, 8192, device="cuda", dtype=torch.bfloat16)
-    for _ in range(3):
-        a @ b
-    return 2 * 8192**3 / min(timed(lambda: a @ b, 10) for _ in range(3))
 
 
 def embedding(stacks: nn.ModuleList, config: LSTMConfig, x: torch.Tensor):
@@ -125,7 +119,7 @@ def main() -> None:
     parser.add_argument("--rows", nargs="+", type=int, default=[128, 1024, 4096])
     given = parser.parse_args()
     random.seed(0)
-    top = peak()
+    top = peak("cuda", torch.bfloat16)
     print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}, bf16 matmul {top / 1e12:.0f} TFLOP/s")
     results = []
     for size in given.sizes:

@@ -9,7 +9,8 @@ precision. It has no clips and no skips, so it does a little less. Both take the
 ours are made ready beforehand (distinct words, negatives), as threads do in a run.
 
 Tokens are counted a direction. Memory: the most that a step needed over what was there before it, and its weights and
-optimizer sums. Share of peak: of the bf16 data sheet, useful operations only (each distinct word encoded once).
+optimizer sums. Share of peak: of what a large product reaches on this device in the precision, measured first; useful
+operations only (each distinct word encoded once).
 Without --text, words are made up and drawn by Zipf's law, so that about as many repeat as in real text.
 """
 
@@ -33,11 +34,13 @@ from torch.nn import functional as F
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from matmul_peak import peak
+
 from elmo.model.bilm import BiLM
 from elmo.model.config import PRESETS, BiLMConfig, HeadConfig
 from elmo.pretrain.config import RunConfig, make_config
 from elmo.pretrain.sampler import draw
-from elmo.pretrain.speed import PEAKS, flops_per_token
+from elmo.pretrain.speed import flops_per_token
 from elmo.pretrain.step import Stepper
 from elmo.pretrain.stream import Direction, LMBatch
 from elmo.text.chars import encode_token
@@ -171,7 +174,9 @@ def standing(model: nn.Module, optimizer: torch.optim.Optimizer) -> float:
     return float(sum(t.numel() * t.element_size() for t in [*model.parameters(), *sums]))
 
 
-def measure(args: argparse.Namespace, size: str, rows: int, steps: int, ids: np.ndarray, table: Tensor) -> list[dict]:
+def measure(
+    args: argparse.Namespace, size: str, rows: int, steps: int, ids: np.ndarray, table: Tensor, top: float
+) -> list[dict]:
     device, vocab_size = table.device, len(table)
     num_samples = min(args.samples, vocab_size // 2)
     config = make_config(
@@ -211,7 +216,6 @@ def measure(args: argparse.Namespace, size: str, rows: int, steps: int, ids: np.
             if repeat:
                 rates[name].append(len(made) * rows * steps / seconds)
     useful = flops_per_token(config.model, num_samples, distinct)
-    peak = next((p for key, p in PEAKS.items() if device.type == "cuda" and key in torch.cuda.get_device_name()), None)
     return [
         {
             "size": size,
@@ -221,7 +225,7 @@ def measure(args: argparse.Namespace, size: str, rows: int, steps: int, ids: np.
             "tokens_per_second": round(statistics.median(rates[name])),
             "spread": [round(min(rates[name])), round(max(rates[name]))],
             "memory_mb": round((peaks[name] + standing(module, optimizer)) / 1e6),
-            "share_of_peak": round(statistics.median(rates[name]) * useful / peak, 3) if peak else None,
+            "share_of_peak": round(statistics.median(rates[name]) * useful / top, 3),
         }
         for name, (_, module, optimizer) in systems.items()
     ]
@@ -247,6 +251,8 @@ def main() -> None:
     args.precision = args.precision or ("bfloat16" if cuda else "float32")
     ids, words = word_ids(args)
     table = torch.from_numpy(np.stack([encode_token(word) for word in words]).astype(np.int16)).to(args.device)
+    top = peak(args.device, getattr(torch, args.precision))
+    print(f"a large product in {args.precision}: {top / 1e12:.4g} TFLOP/s")
     found = []
     header = (
         f"{'size':9} {'rows':>5} {'steps':>5}  {'system':6} {'tokens/s':>10} {'from':>10} {'to':>10} {'MB':>8}  of peak"
@@ -255,12 +261,12 @@ def main() -> None:
     for size in args.sizes:
         for rows in args.rows:
             for steps in args.steps:
-                for row in measure(args, size, rows, steps, ids, table):
+                for row in measure(args, size, rows, steps, ids, table, top):
                     found.append(row)
-                    share = "" if row["share_of_peak"] is None else f"{row['share_of_peak']:.1%}"
                     print(
                         f"{size:9} {rows:5} {steps:5}  {row['system']:6} {row['tokens_per_second']:10,} "
-                        f"{row['spread'][0]:10,} {row['spread'][1]:10,} {row['memory_mb']:8,}  {share}",
+                        f"{row['spread'][0]:10,} {row['spread'][1]:10,} {row['memory_mb']:8,} "
+                        f" {row['share_of_peak']:.1%}",
                         flush=True,
                     )
                 if cuda:
@@ -271,6 +277,7 @@ def main() -> None:
         "threads": torch.get_num_threads(),
         "torch": torch.__version__,
         "precision": args.precision,
+        "peak_tflops": round(top / 1e12, 3),
         "vocab": len(words),
         "samples": args.samples,
         "text": args.text or "made up",
