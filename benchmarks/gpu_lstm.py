@@ -22,8 +22,7 @@ from torch import nn
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from matmul_peak import peak
-
+from elmo.bench.limit import product_peak
 from elmo.kernels.record import record
 from elmo.kernels.steps_cuda import Layers, Stretch
 from elmo.model.config import LSTMConfig
@@ -119,7 +118,7 @@ def main() -> None:
     parser.add_argument("--rows", nargs="+", type=int, default=[128, 1024, 4096])
     given = parser.parse_args()
     random.seed(0)
-    top = peak("cuda", torch.bfloat16)
+    top = 1e9 * product_peak("bfloat16", "cuda")
     print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}, bf16 matmul {top / 1e12:.0f} TFLOP/s")
     results = []
     for size in given.sizes:

@@ -34,8 +34,7 @@ from torch.nn import functional as F
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from matmul_peak import peak
-
+from elmo.bench.limit import product_peak
 from elmo.model.bilm import BiLM
 from elmo.model.config import PRESETS, BiLMConfig, HeadConfig
 from elmo.pretrain.config import RunConfig, make_config
@@ -251,7 +250,7 @@ def main() -> None:
     args.precision = args.precision or ("bfloat16" if cuda else "float32")
     ids, words = word_ids(args)
     table = torch.from_numpy(np.stack([encode_token(word) for word in words]).astype(np.int16)).to(args.device)
-    top = peak(args.device, getattr(torch, args.precision))
+    top = 1e9 * product_peak(args.precision, args.device) * (1 if cuda else torch.get_num_threads())
     print(f"a large product in {args.precision}: {top / 1e12:.4g} TFLOP/s")
     found = []
     header = (

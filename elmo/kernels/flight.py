@@ -9,12 +9,14 @@ from __future__ import annotations
 from torch import Tensor
 
 
-def waves(num_steps: int, num_layers: int) -> list[tuple[int, int, int]]:
-    """Each place, and the layers that have a step there: from the first up to the second, not included."""
-    return [
-        (place, max(0, place - num_steps + 1), min(num_layers, place + 1))
-        for place in range(num_steps + num_layers - 1)
-    ]
+def waves(num_steps: int, num_layers: int, num_directions: int) -> list[tuple[int, slice, slice]]:
+    """Each place, which of L*D have a step there, and which of (L + 1)*D are the layers above these."""
+    found = []
+    for place in range(num_steps + num_layers - 1):
+        low, high = max(0, place - num_steps + 1), min(num_layers, place + 1)
+        these, above = (slice((low + up) * num_directions, (high + up) * num_directions) for up in (0, 1))
+        found.append((place, these, above))
+    return found
 
 
 def by_step(flying: Tensor, num_directions: int, num_steps: int) -> Tensor:

@@ -22,21 +22,18 @@ log = logging.getLogger(__name__)
 class Steps:
     """Steps that read the same rows (D, T, B, at least 2P) with the same kernel (D, 2P, 4H) and bias (D, 4H).
 
-    `scratch`: where steps that take turns share the buffer they may need. With `one` false, by two kernels even where
-    one could do.
+    With `one` false, by two kernels even where one could do.
     """
 
-    def __init__(
-        self, rows: Tensor, kernel: Tensor, bias: Tensor, *, scratch: list[Tensor] | None = None, one: bool = True
-    ) -> None:
-        self._rows, self._kernel, self._bias = rows[..., : kernel.shape[1]], kernel, bias
-        self._scratch = [] if scratch is None else scratch
-        self._hopper: Any = _hopper_steps(rows, kernel, bias) if one else None
+    def __init__(self, rows: Tensor, kernel: Tensor, bias: Tensor, *, one: bool = True) -> None:
+        self._rows, self._kernel, self._bias, self._one = rows, kernel, bias, one
+        self._hopper: dict[tuple[int | None, int | None], Any] = {}  # by which of D
+        self._products: Tensor | None = None  # where nobody keeps them
 
     @property
     def by_one_kernel(self) -> bool:
         """Whether one kernel makes gates and cells, as far as is known yet."""
-        return self._hopper is not None and not _failures
+        return self._by_one(slice(None)) is not None
 
     def step(
         self,
@@ -48,29 +45,37 @@ class Steps:
         keep: Tensor | None = None,
         first: Tensor | None = None,
         *,
+        these: slice = slice(None),
         clip: float,
         forget_bias: float = 0.0,
     ) -> None:
         """Cells `after` (D, B, H), which may be `before` itself, and `inner` = sigmoid(o) * tanh(c) (D, B, H).
 
         The products, without the bias, are left in `products` (D, B, 4H) if given. Where keep (D, B) is 0 the cells
-        before were `first` (D, H; None: zero). clip 0: none.
+        before were `first` (D, H; None: zero). clip 0: none. With `these`, all of it of these of D alone.
         """
-        if self.by_one_kernel:
+        hopper = self._by_one(these)
+        if hopper is not None:
             try:
-                self._hopper.step(
-                    t, before, after, inner, products, keep, first, clip=clip, forget_bias=forget_bias
-                )  # fmt: skip
+                hopper.step(t, before, after, inner, products, keep, first, clip=clip, forget_bias=forget_bias)
                 return
             except Exception as error:  # its language is new: another Triton may refuse it in ways not known here
                 _fail(error)
+        depth, num_gates = self._kernel.shape[1:]
         if products is None:
-            D, B, H = inner.shape
-            if not self._scratch or len(self._scratch[-1]) < D:
-                self._scratch.append(inner.new_empty(D, B, 4 * H))  # smaller ones stay: a graph may write to them
-            products = self._scratch[-1][:D]
-        torch.bmm(self._rows[:, t], self._kernel, out=products)
-        cell_forward(products, self._bias, before, after, inner, keep, first, clip=clip, forget_bias=forget_bias)
+            if self._products is None:
+                self._products = inner.new_empty(len(self._kernel), inner.shape[1], num_gates)
+            products = self._products[these]
+        torch.bmm(self._rows[these, t, :, :depth], self._kernel[these], out=products)
+        bias = self._bias[these]
+        cell_forward(products, bias, before, after, inner, keep, first, clip=clip, forget_bias=forget_bias)
+
+    def _by_one(self, these: slice) -> Any:
+        """The steps of these by the kernel for both; None: it cannot make them, or failed."""
+        which = these.start, these.stop
+        if self._one and not _failures and which not in self._hopper:
+            self._hopper[which] = _hopper_steps(self._rows[these], self._kernel[these], self._bias[these])
+        return None if _failures else self._hopper.get(which)
 
 
 _failures: list[str] = []  # of the kernel for both: after one it is not tried again
@@ -82,7 +87,7 @@ def _fail(error: Exception) -> None:
 
 
 def _hopper_steps(rows: Tensor, kernel: Tensor, bias: Tensor) -> Any:
-    hopper = None if _failures else _hopper()
+    hopper = _hopper()
     if hopper is None or not hopper.fits(rows, kernel):
         return None
     try:

@@ -113,24 +113,21 @@ class _Stack(torch.autograd.Function):
         if settings.dropout:
             masks = torch.empty(E - D, places, B, P, device=x.device, dtype=torch.uint8)
             masks.bernoulli_(1.0 - settings.dropout)
-        steps: dict[tuple[int, int], Steps] = {}
-        scratch: list[Tensor] = []
-        for place, low, high in waves(T, L):
-            these, above = slice(low * D, high * D), slice(low * D + D, high * D + D)
-            if (low, high) not in steps:
-                steps[low, high] = Steps(rows[these], kernels[these], biases[these], scratch=scratch)
-            steps[low, high].step(
+        steps = Steps(rows[:E], kernels, biases)
+        for place, these, above in waves(T, L, D):
+            linked = E - above.start  # the first so many have a layer above
+            steps.step(
                 place, cells[these, place], cells[these, place + 1], inner[these, place],
                 None if gates is None else gates[these, place], None if stays is None else stays[these, place],
-                clip=settings.cell_clip, forget_bias=settings.forget_bias,
+                these=these, clip=settings.cell_clip, forget_bias=settings.forget_bias,
             )  # fmt: skip
             torch.bmm(inner[these, place], projections[these], out=hidden[these, place])
             hand_on(
                 hidden[these, place], rows[above, place + 1, :, :P], rows[these, place + 1, :, P : 2 * P],
                 None if stays is None else stays[these, place + 1], clip=settings.proj_clip, rewrites=True,
-                skip=rows[these, place, :, :P] if settings.skip else None, unskipped=D if low == 0 else 0,
-                mask=None if masks is None or low + 1 == L else masks[low * D :, place],
-                masked=E - D - low * D, scale=settings.scale,
+                skip=rows[these, place, :, :P] if settings.skip else None, unskipped=max(0, D - these.start),
+                mask=None if masks is None or not linked else masks[these.start :, place],
+                masked=linked, scale=settings.scale,
             )  # fmt: skip
         if gates is not None:
             ctx.save_for_backward(kernels, biases, projections, rows, gates, cells, inner, hidden, stays, masks)
@@ -159,14 +156,13 @@ class _Stack(torch.autograd.Function):
         d_rows = hidden.new_empty(*rows.shape[:3], 2 * P)  # of what each step read, x and h; last, of the outputs
         d_rows[E:, L:, :, :P] = grads[0]
         by_step(d_rows[:E], D, T + 1)[:, :, -1, :, P:] = 0  # no step comes after the last
-        for place, low, high in reversed(waves(T, L)):
-            these, above = slice(low * D, high * D), slice(low * D + D, high * D + D)
-            linked = E - D - low * D  # these have a layer above
+        for place, these, above in reversed(waves(T, L, D)):
+            linked = E - above.start
             outputs_backward(
                 d_rows[above, place + 1, :, :P], d_rows[these, place + 1, :, P:], hidden[these, place],
                 None if stays is None else stays[these, place + 1], clip=settings.proj_clip,
-                skip=d_rows[low * D + 2 * D :, place + 2, :, :P] if settings.skip and linked else None,
-                mask=None if masks is None or not linked else masks[low * D :, place],
+                skip=d_rows[above.start + D :, place + 2, :, :P] if settings.skip and linked else None,
+                mask=None if masks is None or not linked else masks[these.start :, place],
                 linked=linked, scale=settings.scale,
             )  # fmt: skip
             torch.bmm(hidden[these, place], projections_t[these], out=d_inner[these])

@@ -86,8 +86,7 @@ class Stretch:
         self._cells = torch.zeros(L * D, num_rows, H, device=like.device)
         self._inner = like.new_empty(L * D, num_rows, H)  # sigmoid(o) * tanh(c)
         self._hidden = like.new_empty(L * D, num_rows, P)
-        self._scratch: list[Tensor] = []
-        self._steps: dict[tuple[int, int], Steps] = {}  # by the layers in flight, from and to
+        self._steps = Steps(self._rows[: L * D], layers.kernels, layers.biases)
         self._record = record and like.is_cuda
         self._graphs: dict[tuple[int, int], torch.cuda.CUDAGraph] = {}
 
@@ -128,24 +127,19 @@ class Stretch:
         return self._graphs[steps, top]
 
     def _launch(self, steps: int, top: int) -> None:
-        for place, low, high in waves(steps, top):
-            self._fly(place, low, high)
-        P = self._weights.h.shape[2]
+        _, D, P = self._weights.h.shape
+        for place, these, above in waves(steps, top, D):
+            self._fly(place, these, above)
         self.layers[:top, :, 0, :, P:] = self.layers[:top, :, steps, :, P:]
 
-    def _fly(self, place: int, low: int, high: int) -> None:
-        """One step of each of these layers."""
+    def _fly(self, place: int, these: slice, above: slice) -> None:
+        """One step of each of these."""
         weights, rows = self._weights, self._rows
         _, D, P = weights.h.shape
-        these, above = slice(low * D, high * D), slice((low + 1) * D, (high + 1) * D)
         cells, inner, hidden = self._cells[these], self._inner[these], self._hidden[these]
         keep, first_h, first_c = self._keep[these], weights.h.flatten(0, 1)[these], weights.c.flatten(0, 1)[these]
-        if (low, high) not in self._steps:
-            self._steps[low, high] = Steps(
-                rows[these], weights.kernels[these], weights.biases[these], scratch=self._scratch
-            )
-        self._steps[low, high].step(
-            place, cells, cells, inner, None, keep[:, place], first_c, clip=float(weights.cell_clip or 0.0)
+        self._steps.step(
+            place, cells, cells, inner, None, keep[:, place], first_c, these=these, clip=float(weights.cell_clip or 0.0)
         )
         if weights.projections is None:
             hidden, clip = inner, 0.0
@@ -160,5 +154,5 @@ class Stretch:
             first_h,
             clip=clip,
             skip=rows[these, place, :, :P] if weights.skip else None,
-            unskipped=D if low == 0 else 0,  # what the first layer reads is not added to what it gives
+            unskipped=max(0, D - these.start),  # what the first layer reads is not added to what it gives
         )
