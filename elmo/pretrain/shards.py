@@ -23,12 +23,13 @@ from typing import Any
 
 import numpy as np
 
-from elmo.errors import ConfigError, DataError, OutputError
+from elmo.errors import ConfigError, DataError
 from elmo.files import atomic_folder, sha256_file
+from elmo.pretrain.again import describe, mtime, reuse
 from elmo.pretrain.corpus import Piece, Reading, Source, find_sources, pieces
 from elmo.pretrain.lots import key_of, lots, share_limit
 from elmo.pretrain.parallel import map_in_order
-from elmo.pretrain.prepared import FORMAT, MANIFEST, VERSION, PreparedData, open_prepared, read_manifest
+from elmo.pretrain.prepared import FORMAT, MANIFEST, VERSION, PreparedData, open_prepared
 from elmo.pretrain.tally import PieceFacts, load_hashes, load_tally, save_tally, tally_job
 from elmo.pretrain.type_table import write_types
 from elmo.pretrain.vocabulary import MAX_TYPES, WordCounts, choose_words, order_score, read_vocabulary
@@ -102,9 +103,9 @@ def prepare(
     sources, options = training + heldout, _options(config)
     splits = np.array([TRAIN] * len(training) + [HELDOUT] * len(heldout))
     if out.exists() and not overwrite:
-        return _reuse(out, sources, splits, options)
+        return reuse(out, sources, splits, options)
     vocab = read_vocabulary(config.vocab_path) if config.vocab_path else None
-    records = _describe(sources, splits, num_workers)
+    records = describe(sources, splits, num_workers)
     with atomic_folder(out, overwrite=overwrite) as folder:
         jobs_folder = folder / "jobs"
         jobs_folder.mkdir()
@@ -120,9 +121,6 @@ def prepare(
     return open_prepared(out)
 
 
-# ---- the same again? -----------------------------------------------------------------------------------------------
-
-
 def _options(config: PrepareConfig) -> dict[str, Any]:
     """All that shapes the result besides the text."""
     options = asdict(config)
@@ -130,66 +128,6 @@ def _options(config: PrepareConfig) -> dict[str, Any]:
     options |= options.pop("reading")
     options["vocab_sha256"] = sha256_file(config.vocab_path) if config.vocab_path else None
     return options
-
-
-def _describe(sources: Sequence[Source], splits: np.ndarray, num_workers: int | None) -> list[dict[str, Any]]:
-    small = sum(source.size for source in sources) < 64 << 20
-    hashes = map_in_order(_hash_source, sources, 1 if small else num_workers)
-    return [
-        {"path": source.path, "split": ("train", "heldout")[split], "size": source.size, "mtime_ns": _mtime(source)}
-        | {"sha256": sha256}
-        for source, split, sha256 in zip(sources, splits, hashes, strict=True)
-    ]
-
-
-def _hash_source(source: Source) -> str:
-    try:
-        return "" if source.stream else sha256_file(source.path)
-    except OSError as error:
-        raise DataError(f"{source.path}: cannot be read ({error.strerror}).") from error
-
-
-def _mtime(source: Source) -> int:
-    try:
-        return 0 if source.stream else os.stat(source.path).st_mtime_ns
-    except OSError as error:
-        raise DataError(f"{source.path}: cannot be read ({error.strerror}).") from error
-
-
-def _reuse(out: Path, sources: Sequence[Source], splits: np.ndarray, options: dict[str, Any]) -> PreparedData:
-    if not (out / MANIFEST).exists():
-        raise OutputError(f"{out} exists and is not prepared text.", "Choose another name or pass --overwrite.")
-    old = read_manifest(out)
-    differences = [
-        f"{name}: {old['options'].get(name)!r} then, {options.get(name)!r} now"
-        for name in sorted(options.keys() | old["options"].keys())
-        if old["options"].get(name) != options.get(name)
-    ]
-    if len(sources) != len(old["sources"]):
-        differences.append(f"files: {len(old['sources'])} then, {len(sources)} now")
-    for source, split, record in zip(sources, splits, old["sources"], strict=False):
-        if source.stream:
-            name = "standard input" if source.path == "-" else source.path
-            differences.append(f"{name} cannot be compared with what was read then")
-        elif ("train", "heldout")[split] != record["split"]:
-            differences.append(f"{source.path}: {record['split']} then, {('train', 'heldout')[split]} now")
-        elif not _same_text(source, record):
-            differences.append(f"{source.path}: not the text that was prepared as {record['path']}")
-    if differences:
-        raise OutputError(
-            f"{out} was prepared from other text or with other options.",
-            "\n  ".join([*differences[:20], "Choose another folder, or pass --overwrite to replace it."]),
-        )
-    log.info("%s is up to date.", out)
-    return open_prepared(out)
-
-
-def _same_text(source: Source, record: dict[str, Any]) -> bool:
-    """By name, size and time, or else by its sha256."""
-    if source.size != record["size"]:
-        return False
-    untouched = (source.path, _mtime(source)) == (record["path"], record["mtime_ns"])
-    return untouched or _hash_source(source) == record["sha256"]
 
 
 # ---- pass 1: text to numbers ---------------------------------------------------------------------------------------
@@ -238,7 +176,7 @@ def _tally(
         if records[number]["skipped"] is None and number not in seen:
             hint = "Remove it, or choose errors=skip to leave such files out."
             on_bad(number, DataError(f"{source.path} holds no sentence.", hint))
-        if records[number]["mtime_ns"] != _mtime(source):
+        if records[number]["mtime_ns"] != mtime(source):
             raise DataError(f"{source.path} changed while it was read.", "Prepare again when it is complete.")
     return jobs
 
