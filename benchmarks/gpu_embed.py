@@ -32,10 +32,10 @@ import numpy as np
 import torch
 
 import elmo
-from elmo.embed.bulk import WINDOW_TOKENS
 from elmo.embed.embedder import Embedder
-from elmo.embed.word_rows import WordRows
-from elmo.kernels import find
+from elmo.embed.run.cuda import WINDOW_TOKENS
+from elmo.embed.run.word_rows import WordRows
+from elmo.kernels.api import find
 from elmo.kernels.packing import pack
 from elmo.model.bilm import BiLM
 from elmo.model.config import PRESETS

@@ -23,11 +23,11 @@ from torch import nn
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from elmo.bench.limit import product_peak
-from elmo.kernels.record import record
-from elmo.kernels.steps_cuda import Layers, Stretch
+from elmo.kernels.cuda.graphs import record
+from elmo.kernels.cuda.steps import Layers, Stretch
 from elmo.model.config import LSTMConfig
 from elmo.model.lstm import LSTMStack, State
-from elmo.model.rows import read_rows
+from elmo.model.stacks import read_rows
 
 SIZES = {"original": (4096, 512), "medium": (2048, 256), "small": (1024, 128)}
 STEPS = 20

@@ -4,7 +4,7 @@
 
 Microseconds a layer and step with two layers in flight, each part alone in a CUDA graph of 20 steps, median of five in
 turns in one process; then one JSON line. "one kernel" (on Hopper) and "two kernels" are gates and cells
-(`elmo.kernels.gates_cuda`) with nothing kept, or with what training keeps. What is missing of a step are copies: of x,
+(`elmo.kernels.cuda.gates`) with nothing kept, or with what training keeps. What is missing of a step are copies: of x,
 of weights, of states.
 """
 
@@ -22,9 +22,9 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from gpu_lstm import SIZES, STEPS, recorded, timed
 
-from elmo.kernels.cells_cuda import cell_backward, hand_on, outputs_backward
-from elmo.kernels.gates_cuda import Steps
-from elmo.kernels.lstm_cuda import ALIGNED, ONES
+from elmo.kernels.cuda.cells import cell_backward, hand_on, outputs_backward
+from elmo.kernels.cuda.gates import Steps
+from elmo.kernels.cuda.lstm import ALIGNED, ONES
 
 ROWS = {"original": (128, 1024), "medium": (1024,), "small": (1024, 4096)}
 LAYERS, D = 2, 2

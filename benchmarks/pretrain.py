@@ -38,10 +38,10 @@ from elmo.bench.limit import product_peak
 from elmo.model.bilm import BiLM
 from elmo.model.config import PRESETS, BiLMConfig, HeadConfig
 from elmo.pretrain.config import RunConfig, make_config
-from elmo.pretrain.sampler import draw
-from elmo.pretrain.speed import flops_per_token
-from elmo.pretrain.step import Stepper
-from elmo.pretrain.stream import Direction, LMBatch
+from elmo.pretrain.data.stream import Direction, LMBatch
+from elmo.pretrain.train.sampler import draw
+from elmo.pretrain.train.step import Stepper
+from elmo.pretrain.train.throughput import flops_per_token
 from elmo.text.chars import encode_token
 
 

@@ -30,7 +30,7 @@ import elmo
 from elmo.files import need, sha256_file
 from elmo.probes.run import PROBES, run_probe
 from elmo.probes.table import table
-from elmo.probes.vectors import ModelVectors, VectorSource, read_static_vectors
+from elmo.probes.vector_source import ModelVectors, VectorSource, read_static_vectors
 
 WINDOW = 510  # pieces, between [CLS] and [SEP]
 POOLS = {"mean": lambda pieces: pieces.mean(1), "first": lambda pieces: pieces[:, 0]}

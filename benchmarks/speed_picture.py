@@ -16,7 +16,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from elmo.analysis.svg import label, picture
+from elmo.charts.svg import label, picture
 
 WIDTH, SIDE, NAMES, WORDS, STEP, BAR = 420, 10, 112, 118, 20, 13  # NAMES and WORDS: room at a bar's two ends
 FEEDS = {"bulk": "many sentences", "single": "one sentence at a time"}

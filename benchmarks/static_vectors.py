@@ -23,7 +23,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from elmo.files import atomic_file, need
-from elmo.pretrain.corpus import Reading, read_sentences
+from elmo.pretrain.data.corpus import Reading, read_sentences
 
 
 def main() -> None:

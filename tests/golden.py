@@ -14,9 +14,9 @@ import oracle
 from elmo.embed.embedder import Embedder
 from elmo.model.bilm import BiLM
 from elmo.text.indexer import ByteIndexer
+from elmo.weights.model_parts import ModelParts, build
 from elmo.weights.names import from_arrays
 from elmo.weights.options import config_from_options
-from elmo.weights.parts import ModelParts, build
 from elmo.weights.published import read_pair
 
 FIXTURES = Path(__file__).parents[1] / "elmo" / "golden"

@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from inside import elmo_inside
-from scored import scored
+from in_process_cli import elmo_inside
+from models_with_head import scored
 
 from elmo.weights.store import save_store
 

@@ -6,7 +6,7 @@ import re
 import shlex
 from pathlib import Path
 
-from inside import elmo_inside
+from in_process_cli import elmo_inside
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "report"

@@ -10,12 +10,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from inside import elmo_inside
+from in_process_cli import elmo_inside
 
 import elmo
 from elmo.embed.lm import LanguageModel
 from elmo.weights.formats import read_model
-from elmo.weights.places import SHIPPED, shipped_model
+from elmo.weights.model_folders import SHIPPED, shipped_model
 from elmo.weights.store import read_store
 
 ROOT = Path(__file__).resolve().parent.parent

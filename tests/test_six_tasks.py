@@ -15,8 +15,8 @@ sys.path.insert(0, str(ROOT / "runs" / "six_tasks"))
 import jobs  # noqa: E402  # a script's neighbour, found by the line above
 import prepare  # noqa: E402
 
-from elmo.analysis.layer_tables import LAYERS, PLACES, make_rows  # noqa: E402
 from elmo.errors import DataError  # noqa: E402
+from elmo.report.layer_tables import LAYERS, PLACES, make_rows  # noqa: E402
 from elmo.tasks.coref.data import read_examples  # noqa: E402
 from elmo.tasks.record import find_records  # noqa: E402
 

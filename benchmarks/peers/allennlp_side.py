@@ -32,11 +32,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 import torch  # before anything is stood in for: it looks for some of these itself
 
-from elmo.bench.as_table import comparison_table
 from elmo.bench.compare import how_many
-from elmo.bench.paths import paths_of, random_subject
 from elmo.bench.run import BenchConfig, run_comparison
 from elmo.bench.sample import sentences_for
+from elmo.bench.table import comparison_table
+from elmo.bench.variants import paths_of, random_subject
 
 # what AllenNLP 2.10.1 imports besides PyTorch, numpy and h5py on its way to modules/elmo.py
 NEEDS = (

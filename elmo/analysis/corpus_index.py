@@ -12,10 +12,10 @@ from pathlib import Path
 import numpy as np
 
 from elmo.analysis.neighbors import embedded
-from elmo.embed.choice import LayerChoice, choose
+from elmo.embed.disk_cache import kept_array
 from elmo.embed.embedder import Embedder
-from elmo.embed.identity import model_identity
-from elmo.embed.kept import kept_array
+from elmo.embed.layer_choice import LayerChoice, choose
+from elmo.embed.model_checksum import model_identity
 from elmo.embed.pool import normalize
 from elmo.progress import Progress
 

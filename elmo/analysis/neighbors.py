@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from elmo.embed.choice import LayerChoice, choose
 from elmo.embed.embedder import Embedder
+from elmo.embed.layer_choice import LayerChoice, choose
 from elmo.embed.pool import normalize
 from elmo.errors import ConfigError
 

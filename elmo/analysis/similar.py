@@ -12,8 +12,8 @@ import numpy as np
 from elmo.analysis.corpus_index import index_corpus
 from elmo.analysis.neighbors import Neighbor, Query, embedded, nearest, query_vectors
 from elmo.analysis.static_neighbors import StaticNeighbor, token_neighbors
-from elmo.embed.choice import LayerChoice
 from elmo.embed.embedder import Embedder
+from elmo.embed.layer_choice import LayerChoice
 from elmo.errors import DataError
 from elmo.progress import Progress
 

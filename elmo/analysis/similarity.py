@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from elmo.embed.choice import LayerChoice
 from elmo.embed.embedder import Embedder
+from elmo.embed.layer_choice import LayerChoice
 from elmo.embed.pool import normalize
 
 

@@ -18,8 +18,8 @@ import numpy as np
 import torch
 
 from elmo.bench.limit import operations
-from elmo.bench.paths import BASELINES, Path, Subject
-from elmo.kernels.build import CannotBuild, processor_level
+from elmo.bench.variants import BASELINES, Path, Subject
+from elmo.kernels.cpu.build import CannotBuild, processor_level
 from elmo.progress import Progress
 
 BULK = {"tiny": 384, "small": 192, "medium": 96, "original": 64}  # sentences

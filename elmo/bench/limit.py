@@ -12,9 +12,9 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from elmo.bench.obvious import Sentences
-from elmo.kernels.cpu_abi import DTYPES, PackedMatrix
-from elmo.kernels.cpu_torch import can_prepack
+from elmo.bench.baseline import Sentences
+from elmo.kernels.cpu.abi import DTYPES, PackedMatrix
+from elmo.kernels.cpu.pytorch import can_prepack
 from elmo.model.config import BiLMConfig
 
 ROWS, INPUTS, OUTPUTS = 960, 1024, 4096

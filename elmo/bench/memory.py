@@ -12,7 +12,7 @@ from pathlib import Path
 import torch
 
 import elmo
-from elmo.bench.paths import DTYPES, paths_of, random_subject
+from elmo.bench.variants import DTYPES, paths_of, random_subject
 from elmo.errors import ElmoError
 
 _CODE = "from elmo.bench.memory import child; child()"

@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from elmo.bench.obvious import BATCH, Embed, Sentences
+from elmo.bench.baseline import BATCH, Embed, Sentences
 from elmo.model.bilm import BiLM
 from elmo.weights.convert import drop_head
-from elmo.weights.parts import ModelParts
+from elmo.weights.model_parts import ModelParts
 from elmo.weights.published import OPTIONS, WEIGHTS, write_pair
 
 log = logging.getLogger(__name__)

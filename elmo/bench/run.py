@@ -14,8 +14,8 @@ from elmo.bench.compare import FEEDS, Result, compare, how_many, machine
 from elmo.bench.growth import Growth, growth
 from elmo.bench.limit import product_peak
 from elmo.bench.memory import peak_memory
-from elmo.bench.paths import DTYPES, Subject, loaded_subject, make_embedder, paths_of, random_subject
 from elmo.bench.sample import sentences_for
+from elmo.bench.variants import DTYPES, Subject, loaded_subject, make_embedder, paths_of, random_subject
 from elmo.errors import ConfigError
 from elmo.model.config import PRESETS
 

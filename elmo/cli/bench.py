@@ -44,8 +44,8 @@ def run(
         raise ConfigError("--pictures draws what --growth measures.", "Add --growth.")
     import torch
 
-    from elmo.bench.as_table import comparison_table, growth_tables
     from elmo.bench.run import BenchConfig, growth_report, run_comparison, run_growth
+    from elmo.bench.table import comparison_table, growth_tables
 
     if threads is not None:
         torch.set_num_threads(threads)
@@ -74,7 +74,7 @@ def run(
 
 
 def _draw(grown: dict[str, Growth], what: str, folder: Path) -> None:
-    from elmo.analysis.line_chart import Line, line_chart
+    from elmo.charts.line import Line, line_chart
     from elmo.files import atomic_file
 
     folder.mkdir(parents=True, exist_ok=True)

@@ -122,7 +122,7 @@ def _language_model(embedder: Embedder, uses: list[Use], k: int = 8) -> dict[str
 
 def _plane(uses: list[Use], vectors: np.ndarray) -> dict[str, dict[str, Any]]:
     """Word -> its uses' senses, and for each layer their places on two principal components."""
-    from elmo.analysis.word_map import plane
+    from elmo.charts.word_map import plane
 
     found = {}
     for word in dict.fromkeys(use.word for use in uses):
@@ -133,7 +133,7 @@ def _plane(uses: list[Use], vectors: np.ndarray) -> dict[str, dict[str, Any]]:
 
 
 def _draw(path: Path, uses: list[Use], vectors: np.ndarray) -> None:
-    from elmo.analysis.word_map import as_svg
+    from elmo.charts.word_map import as_svg
     from elmo.files import atomic_file
 
     words = {}
@@ -181,7 +181,7 @@ def _print_language_model(facts: dict[str, Any] | None) -> None:
 
 
 def _print_map(uses: list[Use], vectors: np.ndarray, path: Path | None) -> None:
-    from elmo.analysis.word_map import as_text, plane
+    from elmo.charts.word_map import as_text, plane
 
     rows = [row for row, use in enumerate(uses) if use.word == SHOWN]
     labels = [f"{uses[row].sense}{number}" for number, row in enumerate(rows, start=1)]

@@ -13,7 +13,8 @@ from typing import Annotated, Any
 
 import typer
 
-from elmo import __version__, kernels
+from elmo import __version__
+from elmo.kernels import api as kernels
 
 EXAMPLE = "elmo doctor --json"
 LIBRARIES = ("torch", "numpy", "h5py", "safetensors", "typer")

@@ -41,7 +41,7 @@ def run(
     """Fine-tune a model on domain text; new words get softmax rows, the report shows before and after."""
     from elmo.pretrain.config import make_config
     from elmo.pretrain.finetune import finetune
-    from elmo.weights.known import find_model
+    from elmo.weights.lookup import find_model
 
     if not files:
         raise ConfigError("No text was given.", f"Name files: {EXAMPLE}")

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from elmo.cli.asked import command_line
+from elmo.cli.command_line import command_line
 
 EXAMPLE = "elmo geometry text.txt --model my-model/ --out geometry.json"
 
@@ -30,7 +30,7 @@ def run(
     import elmo
     from elmo.analysis.geometry import layer_geometry
     from elmo.embed.dump.target import check_place
-    from elmo.embed.identity import model_identity
+    from elmo.embed.model_checksum import model_identity
     from elmo.files import atomic_file, sha256_file
     from elmo.text.lines import read_lines
 

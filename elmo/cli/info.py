@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from elmo.weights.parts import ModelParts
+    from elmo.weights.model_parts import ModelParts
 
 EXAMPLE = "elmo info model/ --tensors"
 
@@ -22,7 +22,7 @@ def run(
 ) -> None:
     """Show a model's format, sizes, files with their sha256, and card."""
     from elmo.weights.formats import read_model
-    from elmo.weights.known import find_model
+    from elmo.weights.lookup import find_model
 
     parts = read_model(model, weights) if weights else find_model(model)
     facts = model_facts(parts, [Path(name) for name in (model, weights) if Path(name).is_file()])

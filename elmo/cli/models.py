@@ -11,7 +11,7 @@ import typer
 
 from elmo.errors import ConfigError
 from elmo.weights.catalogue import KNOWN, OWN
-from elmo.weights.places import SHIPPED, local_models, shipped_model
+from elmo.weights.model_folders import SHIPPED, local_models, shipped_model
 
 EXAMPLE = "elmo models --language de"
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from elmo.cli.asked import command_line
+from elmo.cli.command_line import command_line
 
 EXAMPLE = "elmo perplexity my-model/ news.txt novels.txt --tokenize default"
 
@@ -34,8 +34,8 @@ def run(
     """Measure perplexity with the full softmax; the definition is printed with the numbers."""
     import elmo
     from elmo.embed.lm import LanguageModel
-    from elmo.pretrain.corpus import Reading, read_sentences
-    from elmo.pretrain.measure import measure
+    from elmo.pretrain.data.corpus import Reading, read_sentences
+    from elmo.pretrain.file_perplexity import measure
 
     reading = Reading(tokenize=tokenize, errors=errors)
     lm = LanguageModel(elmo.load(model, device=device))

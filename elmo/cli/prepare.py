@@ -12,7 +12,7 @@ import typer
 from elmo.errors import ConfigError
 
 if TYPE_CHECKING:
-    from elmo.pretrain.prepared import PreparedData
+    from elmo.pretrain.data.prepared import PreparedData
 
 EXAMPLE = "elmo prepare 'corpus/*.txt.gz' --tokenize default --out prepared/"
 
@@ -44,10 +44,10 @@ def run(
     One tokenised sentence a line is expected, unless --tokenize cuts raw text. Run again with the same text and
     options, it finds its work done.
     """
-    from elmo.pretrain.corpus import Reading
-    from elmo.pretrain.preflight import first_look, preflight
-    from elmo.pretrain.shards import PrepareConfig, prepare
-    from elmo.pretrain.vocabulary import read_vocabulary
+    from elmo.pretrain.data.corpus import Reading
+    from elmo.pretrain.data.preflight import first_look, preflight
+    from elmo.pretrain.data.shards import PrepareConfig, prepare
+    from elmo.pretrain.data.vocabulary import read_vocabulary
 
     reading = Reading(tokenize=tokenize, specials=specials, errors=errors)
     shared: dict[str, Any] = {"max_vocab": max_vocab, "min_count": min_count, "max_chars": max_chars}

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from elmo.cli.asked import command_line
+from elmo.cli.command_line import command_line
 from elmo.errors import ConfigError
 
 KINDS = ("pos", "ner", "wsd", "wic", "similarity")
@@ -55,7 +55,7 @@ def run(
     from elmo.probes.linear import FitConfig
     from elmo.probes.run import run_probe
     from elmo.probes.table import table
-    from elmo.probes.vectors import ModelVectors, VectorSource, read_static_vectors
+    from elmo.probes.vector_source import ModelVectors, VectorSource, read_static_vectors
 
     if out is not None:
         check_place(out)  # before minutes of work

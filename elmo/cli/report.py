@@ -26,12 +26,12 @@ def run(
     """Write a page with every table and picture of the paper beside ours, each figure linked to its record."""
     from dataclasses import asdict
 
-    from elmo.analysis.report.collect import collect
-    from elmo.analysis.report.write import make_page, write_page
-    from elmo.analysis.table1 import make_table
-    from elmo.analysis.table1_picture import as_svg
-    from elmo.analysis.table1_text import as_values
     from elmo.pretrain.config import read_toml
+    from elmo.report.collect import collect
+    from elmo.report.table1 import make_table
+    from elmo.report.table1_chart import as_svg
+    from elmo.report.table1_text import as_values
+    from elmo.report.write import make_page, write_page
 
     evidence = collect(runs)
     if not len(evidence):

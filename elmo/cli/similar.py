@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from elmo.cli.asked import command_line
+from elmo.cli.command_line import command_line
 from elmo.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def run(
     import elmo
     from elmo.analysis.similar import similar
     from elmo.analysis.static_neighbors import static_neighbors
-    from elmo.probes.vectors import read_static_vectors
+    from elmo.probes.vector_source import read_static_vectors
 
     if index is not None and index.exists() and not index.is_dir():
         raise ConfigError(f"--index {index} is a file.", "Give a folder; it is made where there is none.")
@@ -121,7 +121,7 @@ def _sentences(embedder: Embedder, corpus: Path, paragraphs: bool) -> Iterator[t
 
 def _record(embedder: Embedder, queries: list[Query], found: Similar, corpus: Path) -> dict[str, Any]:
     import elmo
-    from elmo.embed.identity import model_identity
+    from elmo.embed.model_checksum import model_identity
     from elmo.files import sha256_file
 
     return {

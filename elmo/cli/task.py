@@ -104,7 +104,7 @@ def predict(
 ) -> None:
     """Show what a trained model makes of raw text or of a file."""
     from elmo.tasks.predict import predict as predict_run
-    from elmo.tasks.raw import read_raw
+    from elmo.tasks.raw_text import read_raw
     from elmo.tasks.run import open_run
     from elmo.text.lines import read_lines
 
@@ -132,10 +132,10 @@ def table(
     as_json: Json = False,
 ) -> None:
     """Gather runs into the paper's Table 1: the paper's figures, our baseline, +ELMo, error reductions."""
-    from elmo.analysis.table1 import make_table
-    from elmo.analysis.table1_picture import as_svg
-    from elmo.analysis.table1_text import as_markdown, as_text, as_values
     from elmo.files import atomic_file
+    from elmo.report.table1 import make_table
+    from elmo.report.table1_chart import as_svg
+    from elmo.report.table1_text import as_markdown, as_text, as_values
     from elmo.tasks.record import find_records
 
     records = find_records(runs)
@@ -170,10 +170,10 @@ def curve(
     as_json: Json = False,
 ) -> None:
     """Sample efficiency (Figure 1): train on shares of the data with and without ELMo; draws OUT/curve.svg."""
-    from elmo.analysis import sample_efficiency as efficiency
     from elmo.files import atomic_file
+    from elmo.report import sample_efficiency as efficiency
     from elmo.tasks.config import make_config
-    from elmo.tasks.curve import curve_cells, read_shares
+    from elmo.tasks.learning_curve import curve_cells, read_shares
     from elmo.tasks.sweep import make_plan, train_plan, with_elmo
     from elmo.tasks.task import load_task
 
@@ -209,7 +209,7 @@ def sweep(
     as_json: Json = False,
 ) -> None:
     """Which layers, and where (Tables 2 and 3): baseline, last layer, all layers with lambda 1 and 0.001; places."""
-    from elmo.analysis import layer_tables as tables
+    from elmo.report import layer_tables as tables
     from elmo.tasks.config import make_config
     from elmo.tasks.sweep import make_plan, sweep_cells, train_plan, with_elmo
     from elmo.tasks.task import load_task

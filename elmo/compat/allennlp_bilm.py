@@ -22,9 +22,9 @@ from elmo.text.indexer import ByteIndexer
 from elmo.weights import torch_layout
 from elmo.weights.catalogue import KNOWN
 from elmo.weights.formats import read_model
-from elmo.weights.known import find_model
+from elmo.weights.lookup import find_model
+from elmo.weights.model_parts import ModelParts, build
 from elmo.weights.names import from_arrays
-from elmo.weights.parts import ModelParts, build
 
 log = logging.getLogger(__name__)
 

@@ -22,8 +22,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from elmo.embed.choice import choose
 from elmo.embed.embedder import Embedder
+from elmo.embed.layer_choice import choose
 from elmo.embed.lm import LanguageModel
 from elmo.embed.load import load
 from elmo.errors import ConfigError

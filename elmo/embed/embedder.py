@@ -18,13 +18,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from elmo.embed.batches import Batches
-from elmo.embed.bulk import Bulk, find_bulk
-from elmo.embed.choice import Choice, LayerChoice, choose
-from elmo.embed.fast import find_fast
+from elmo.embed.layer_choice import Choice, LayerChoice, choose
 from elmo.embed.pool import check_pooling, normalize, pool
+from elmo.embed.run.cpu import find_fast
+from elmo.embed.run.cuda import Bulk, find_bulk
+from elmo.embed.run.plain import Batches
 from elmo.embed.states import check_policy
-from elmo.embed.words import WordVectors
+from elmo.embed.word_cache import WordVectors
 from elmo.errors import ConfigError
 from elmo.model.bilm import BiLM
 from elmo.model.lstm import State

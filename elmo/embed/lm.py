@@ -16,8 +16,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from elmo.embed.choice import choose
 from elmo.embed.embedder import Embedder
+from elmo.embed.layer_choice import choose
 from elmo.errors import ConfigError, WeightsError
 from elmo.model.head import Head
 from elmo.text.batch import windows_of

@@ -12,8 +12,8 @@ from elmo.errors import ConfigError, WeightsError
 from elmo.text.indexer import ByteIndexer, Indexer, LexiconIndexer, WordIndexer
 from elmo.text.vocab import Vocabulary
 from elmo.weights.formats import read_model
-from elmo.weights.known import find_model
-from elmo.weights.parts import ModelParts, build
+from elmo.weights.lookup import find_model
+from elmo.weights.model_parts import ModelParts, build
 
 log = logging.getLogger(__name__)
 

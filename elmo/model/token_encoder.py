@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from elmo.kernels import find
+from elmo.kernels.api import find
 from elmo.model.config import BiLMConfig, CharConfig
 
 

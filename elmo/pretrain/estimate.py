@@ -13,11 +13,11 @@ import torch
 from elmo.files import COMPRESSED
 from elmo.model.config import num_parameters
 from elmo.pretrain.config import RunConfig
-from elmo.pretrain.corpus import find_sources, read_sentences
+from elmo.pretrain.data.corpus import find_sources, read_sentences
+from elmo.pretrain.data.shards import PrepareConfig
+from elmo.pretrain.data.vocabulary import read_vocabulary
 from elmo.pretrain.job import choose_device, model_for_size
-from elmo.pretrain.shards import PrepareConfig
-from elmo.pretrain.speed import clock, flops_per_token
-from elmo.pretrain.vocabulary import read_vocabulary
+from elmo.pretrain.train.throughput import clock, flops_per_token
 
 SAMPLE = 20_000  # sentences looked at
 PACKED = 3.5  # bytes of text in a byte of a compressed file

@@ -24,13 +24,13 @@ from elmo.model.bilm import BiLM
 from elmo.model.config import HeadConfig
 from elmo.model.head import SoftmaxHead
 from elmo.pretrain.config import RunConfig
+from elmo.pretrain.data.vocabulary import count_words
+from elmo.pretrain.file_perplexity import measure
 from elmo.pretrain.job import JobResult, choose_device, pretrain
-from elmo.pretrain.measure import measure
-from elmo.pretrain.vocabulary import count_words
 from elmo.text.chars import encode_token
 from elmo.text.vocab import BOS, EOS, UNK, Vocabulary
-from elmo.weights.parts import ModelParts, build
-from elmo.weights.words import write_words
+from elmo.weights.model_parts import ModelParts, build
+from elmo.weights.word_list import write_words
 
 log = logging.getLogger(__name__)
 

@@ -23,17 +23,17 @@ import torch
 from elmo.errors import ConfigError, DataError
 from elmo.model.bilm import BiLM
 from elmo.model.config import BiLMConfig, HeadConfig, WordConfig, num_parameters
-from elmo.pretrain import distributed
 from elmo.pretrain.config import RunConfig
-from elmo.pretrain.export import export
-from elmo.pretrain.feed import step_seed
-from elmo.pretrain.inputs import input_rows
-from elmo.pretrain.lock import locked
-from elmo.pretrain.loop import TrainResult, train
-from elmo.pretrain.preflight import first_look
-from elmo.pretrain.prepared import PreparedData, open_prepared
-from elmo.pretrain.shards import prepare
-from elmo.pretrain.vocabulary import require_sorted
+from elmo.pretrain.data.preflight import first_look
+from elmo.pretrain.data.prepared import PreparedData, open_prepared
+from elmo.pretrain.data.shards import prepare
+from elmo.pretrain.data.vocabulary import require_sorted
+from elmo.pretrain.train import distributed
+from elmo.pretrain.train.export import export
+from elmo.pretrain.train.feed import step_seed
+from elmo.pretrain.train.lock import locked
+from elmo.pretrain.train.loop import TrainResult, train
+from elmo.pretrain.train.type_inputs import input_rows
 
 log = logging.getLogger(__name__)
 

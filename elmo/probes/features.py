@@ -12,9 +12,9 @@ from pathlib import Path
 
 import numpy as np
 
-from elmo.embed.kept import kept_array
+from elmo.embed.disk_cache import kept_array
 from elmo.errors import DataError
-from elmo.probes.vectors import VectorSource
+from elmo.probes.vector_source import VectorSource
 from elmo.progress import Progress
 
 LARGEST = float(np.finfo(np.float16).max)

@@ -13,7 +13,7 @@ import torch
 
 from elmo import __version__
 from elmo.files import sha256_file
-from elmo.probes.vectors import VectorSource
+from elmo.probes.vector_source import VectorSource
 
 
 def make_record(

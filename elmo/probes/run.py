@@ -11,7 +11,7 @@ from elmo.errors import ConfigError
 from elmo.probes.linear import FitConfig
 from elmo.probes.similarity import probe_similarity
 from elmo.probes.tagging import probe_tags
-from elmo.probes.vectors import VectorSource
+from elmo.probes.vector_source import VectorSource
 from elmo.probes.wic import probe_wic
 from elmo.probes.wsd import probe_wsd
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from elmo.probes.senses import Lemma, SenseText, Target, WordNet, lemma_of
-from elmo.probes.vectors import VectorSource
+from elmo.probes.vector_source import VectorSource
 from elmo.progress import Progress
 
 BLOCK = 1024  # vectors whose products are summed together

@@ -13,7 +13,7 @@ import numpy as np
 from elmo.probes.averages import average_names, averages
 from elmo.probes.judgements import read_judgements
 from elmo.probes.record import make_record
-from elmo.probes.vectors import VectorSource
+from elmo.probes.vector_source import VectorSource
 from elmo.probes.wic import pair_cosines
 from elmo.progress import Progress
 

@@ -18,7 +18,7 @@ from elmo.probes.features import gather
 from elmo.probes.linear import FitConfig, fit
 from elmo.probes.record import make_record
 from elmo.probes.scores import accuracy, span_score
-from elmo.probes.vectors import VectorSource
+from elmo.probes.vector_source import VectorSource
 
 
 def probe_tags(

@@ -17,7 +17,7 @@ import numpy as np
 from elmo.errors import ConfigError, DataError
 from elmo.probes.averages import average_names, averages
 from elmo.probes.record import make_record
-from elmo.probes.vectors import VectorSource
+from elmo.probes.vector_source import VectorSource
 from elmo.progress import Progress
 from elmo.text.lines import read_lines
 

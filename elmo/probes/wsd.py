@@ -24,7 +24,7 @@ from elmo.probes.record import make_record
 from elmo.probes.sense_averages import FORMS, SenseAverages, average_senses, target_vectors, transform
 from elmo.probes.sense_mix import PairProducts, weightings
 from elmo.probes.senses import Target, WordNet, read_raganato, read_semcor, read_wordnet
-from elmo.probes.vectors import VectorSource
+from elmo.probes.vector_source import VectorSource
 
 DEV = "semeval2007"
 PRIORS = (0.0, 0.01, 0.02, 0.03, 0.05, 0.08)  # share of log(count) added to a cosine

@@ -18,9 +18,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from elmo.embed.disk_cache import kept_array
 from elmo.embed.embedder import Embedder
-from elmo.embed.identity import model_identity
-from elmo.embed.kept import kept_array
+from elmo.embed.model_checksum import model_identity
 from elmo.errors import ConfigError, DataError
 from elmo.files import cache_home
 from elmo.progress import Progress

@@ -32,7 +32,7 @@ from elmo.tasks.layer_cache import LayerSource, model_sha256
 from elmo.tasks.symbols import Symbols, make_symbols, start_vectors
 from elmo.tasks.task import Labels, Task, load_task
 from elmo.tasks.tokens import BatchMaker
-from elmo.tasks.vectors import read_vectors
+from elmo.tasks.word_vectors import read_vectors
 
 CONFIG, WORDS, WEIGHTS, RECORD = "config.json", "words.json", "model.safetensors", "record.json"
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from elmo.errors import ConfigError
-from elmo.tasks.asked import Identities, check_done, check_ready
+from elmo.tasks.checks import Identities, check_done, check_ready
 from elmo.tasks.config import RunConfig, make_config
 from elmo.tasks.run import RECORD
 from elmo.tasks.task import Task

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
-from elmo.tasks.vectors import WordTable
+from elmo.tasks.word_vectors import WordTable
 
 PADDING, UNKNOWN = 0, 1
 BEGIN_WORD, END_WORD, NUM_CHARS = 257, 258, 259  # bytes are 1 to 256, 0 is padding

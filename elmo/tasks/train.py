@@ -23,9 +23,9 @@ from torch import Tensor
 from elmo.errors import DataError
 from elmo.files import atomic_file, explain_write
 from elmo.progress import Progress
-from elmo.tasks.asked import check_config, check_done, check_folder, check_same
 from elmo.tasks.batches import plan_epoch
 from elmo.tasks.checkpoint import drop_checkpoint, load_checkpoint, save_checkpoint, save_weights
+from elmo.tasks.checks import check_config, check_done, check_folder, check_same
 from elmo.tasks.config import RunConfig
 from elmo.tasks.optim import WeightAverage, make_optimizer, update
 from elmo.tasks.predict import evaluate

@@ -1,6 +1,6 @@
 """The publicly known ELMo models as a literal table: what each is, where its files are, and what is known against it.
 
-Data only, no torch: `elmo models` prints it and `elmo.weights.known` looks names up in it. Nothing here downloads
+Data only, no torch: `elmo models` prints it and `elmo.weights.lookup` looks names up in it. Nothing here downloads
 anything. A field that is None or empty was not found in a source worth trusting; no publisher gives a sha256, so those
 are to be filled in by whoever has verified a file. Sources: the AllenNLP site's model page (its repository
 allennlp-website, elmo.html), ELMoForManyLangs' README, the NLPL wiki, the models' own repositories. Long, but

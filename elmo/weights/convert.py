@@ -9,8 +9,8 @@ from typing import Any
 from elmo.errors import ConfigError, OutputError
 from elmo.files import sha256_file
 from elmo.weights.formats import read_model
-from elmo.weights.known import find_model
-from elmo.weights.parts import ModelParts, check_finite
+from elmo.weights.lookup import find_model
+from elmo.weights.model_parts import ModelParts, check_finite
 from elmo.weights.published import write_pair
 from elmo.weights.store import check_storage, save_store
 

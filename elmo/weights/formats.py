@@ -23,9 +23,9 @@ from elmo.weights.allennlp_archive import read_allennlp
 from elmo.weights.archives import unpacked
 from elmo.weights.hdf5 import HDF5_MAGIC
 from elmo.weights.manylangs import read_manylangs
+from elmo.weights.model_parts import Lexicon, ModelParts
 from elmo.weights.names import from_arrays
 from elmo.weights.options import config_from_options, read_json
-from elmo.weights.parts import Lexicon, ModelParts
 from elmo.weights.tf_checkpoint import find_prefix, is_bilm_variable, published_names, read_tf_checkpoint
 
 

@@ -13,9 +13,9 @@ from elmo.errors import ConfigError, WeightsError
 from elmo.files import atomic_folder
 from elmo.model.config import BiLMConfig, HeadConfig
 from elmo.weights.hdf5 import read_hdf5, read_shapes, write_hdf5
+from elmo.weights.model_parts import ModelParts
 from elmo.weights.options import config_from_options, options_from_config, read_json
-from elmo.weights.parts import ModelParts
-from elmo.weights.words import read_words, write_words
+from elmo.weights.word_list import read_words, write_words
 
 OPTIONS, WEIGHTS, SOFTMAX, VOCAB = "options.json", "weights.hdf5", "softmax_weights.hdf5", "vocab.txt"
 

@@ -29,9 +29,9 @@ from elmo.errors import ConfigError, WeightsError
 from elmo.files import atomic_folder, sha256_file
 from elmo.model.config import BiLMConfig
 from elmo.weights import quantize
+from elmo.weights.model_parts import Lexicon, ModelParts
 from elmo.weights.options import parse_json, read_json
-from elmo.weights.parts import Lexicon, ModelParts
-from elmo.weights.words import read_words, write_words
+from elmo.weights.word_list import read_words, write_words
 
 FORMAT, VERSION = "elmo-lm", 2
 TENSORS, HEAD, CONFIG, VOCAB, LEXICON, CARD, MANIFEST = (

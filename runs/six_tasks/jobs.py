@@ -12,7 +12,7 @@ from typing import Any
 
 from elmo.pretrain.config import read_toml
 from elmo.tasks.config import RunConfig, make_config
-from elmo.tasks.curve import curve_cells
+from elmo.tasks.learning_curve import curve_cells
 from elmo.tasks.record import read_record
 from elmo.tasks.sweep import Cell, sweep_cells
 from elmo.tasks.task import load_task

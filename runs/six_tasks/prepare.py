@@ -27,7 +27,7 @@ import numpy as np
 from elmo.errors import DataError
 from elmo.tasks.task import load_task
 from elmo.text.lines import read_lines
-from elmo.text.vectors import as_vector, vector_lines
+from elmo.text.word2vec_format import as_vector, vector_lines
 
 PLAIN = {  # task: its files, copied as they are
     "ner": {s: f"ner/uner_en_ewt/{s}.iob2" for s in ("train", "dev", "test")},

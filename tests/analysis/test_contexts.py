@@ -8,12 +8,12 @@ import xml.etree.ElementTree as ET
 import numpy as np
 import pytest
 from golden import golden_embedder
-from inside import elmo_inside
-from scored import scored
+from in_process_cli import elmo_inside
+from models_with_head import scored
 
 from elmo.analysis.contexts import CONTEXTS, all_uses, layers_of, vectors_of
 from elmo.analysis.separation import separation
-from elmo.analysis.word_map import as_svg, as_text, plane
+from elmo.charts.word_map import as_svg, as_text, plane
 from elmo.weights.store import save_store
 
 

@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 from golden import golden_embedder
-from inside import elmo_inside
+from in_process_cli import elmo_inside
 
 from elmo.analysis.corpus_index import index_corpus
 from elmo.analysis.neighbors import Query, neighbors

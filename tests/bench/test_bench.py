@@ -9,14 +9,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from elmo.bench.as_table import comparison_table
+from elmo.bench.baseline import by_length
 from elmo.bench.compare import compare
 from elmo.bench.growth import CALLS, LENGTHS, TEXTS, growth
 from elmo.bench.limit import operations
-from elmo.bench.obvious import by_length
-from elmo.bench.paths import Subject, make_embedder, paths_of
 from elmo.bench.run import BenchConfig, run_comparison
 from elmo.bench.sample import sentences_for
+from elmo.bench.table import comparison_table
+from elmo.bench.variants import Subject, make_embedder, paths_of
 from elmo.errors import ConfigError, DataError
 from elmo.model.bilm import BiLM
 from elmo.model.config import BiLMConfig, CharConfig, LSTMConfig

@@ -11,14 +11,14 @@ import h5py
 import numpy as np
 import oracle
 import pytest
-from inside import elmo_inside
+from in_process_cli import elmo_inside
+from published_models import write_model
 from test_main import elmo
-from written import write_model
 
 from elmo.files import sha256_file
 from elmo.weights.formats import read_model
-from elmo.weights.known import tiny_random
-from elmo.weights.parts import build
+from elmo.weights.lookup import tiny_random
+from elmo.weights.model_parts import build
 from elmo.weights.store import save_store
 
 FIXTURES = Path(__file__).resolve().parents[2] / "elmo" / "golden"

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import h5py
 import numpy as np
-from inside import elmo_inside
+from in_process_cli import elmo_inside
+from published_models import write_model
 from test_main import elmo
-from written import write_model
 
 from elmo.files import sha256_file
-from elmo.weights.known import tiny_random
+from elmo.weights.lookup import tiny_random
 from elmo.weights.store import save_store
 
 FIXTURE = Path(__file__).resolve().parents[2] / "elmo" / "golden" / "allennlp"

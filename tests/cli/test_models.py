@@ -7,8 +7,8 @@ import json
 from test_main import elmo
 
 from elmo.weights.catalogue import KNOWN
-from elmo.weights.known import tiny_random
-from elmo.weights.places import SHIPPED
+from elmo.weights.lookup import tiny_random
+from elmo.weights.model_folders import SHIPPED
 from elmo.weights.store import save_store
 
 

@@ -335,7 +335,7 @@ def test_disk_that_is_too_small_is_seen_first(tmp_path, embedder, source, monkey
 
 def test_estimate_is_close(tmp_path, embedder, source):
     from elmo.embed.dump.estimate import estimate
-    from elmo.embed.dump.part import Layout
+    from elmo.embed.dump.part_file import Layout
 
     layout = Layout(num_kept=3, dim=embedder.dim, stacked=True, pooled=False, dtype="float32")
     chance, words = random.Random(0), source.read_text().split()

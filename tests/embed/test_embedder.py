@@ -13,8 +13,8 @@ import pytest
 import torch
 from golden import SENTENCES, golden_batches, golden_embedder, golden_model
 
-from elmo.embed import sweep as sweep_module
-from elmo.embed.choice import choose
+from elmo.embed.layer_choice import choose
+from elmo.embed.run import chunks as sweep_module
 from elmo.errors import ConfigError
 from elmo.model.mix import ScalarMix
 

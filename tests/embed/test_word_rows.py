@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from elmo.embed.word_rows import FIRST_ROW, WordRows
+from elmo.embed.run.word_rows import FIRST_ROW, WordRows
 from elmo.text.indexer import ByteIndexer
 
 

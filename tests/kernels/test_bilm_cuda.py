@@ -12,8 +12,9 @@ import pytest
 import torch
 from triton_here import CUDA, DEVICE, HOPPER, MARKS
 
-from elmo.kernels import packing, steps_cuda
-from elmo.kernels.bilm_cuda import CudaBiLM
+from elmo.kernels import packing
+from elmo.kernels.cuda import steps as steps_cuda
+from elmo.kernels.cuda.bilm import CudaBiLM
 from elmo.model.bilm import BiLM
 from elmo.model.config import BiLMConfig, LSTMConfig, WordConfig
 from elmo.model.lstm import State

@@ -17,14 +17,14 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from elmo import kernels
 from elmo.errors import ConfigError
-from elmo.kernels.build import CannotBuild
-from elmo.kernels.cpu_abi import has_dtype
-from elmo.kernels.cpu_native import NativeBiLM
-from elmo.kernels.cpu_torch import TorchBiLM
-from elmo.kernels.slots import plan_slots
-from elmo.kernels.work import States, make_work
+from elmo.kernels import api as kernels
+from elmo.kernels.cpu.abi import has_dtype
+from elmo.kernels.cpu.build import CannotBuild
+from elmo.kernels.cpu.native import NativeBiLM
+from elmo.kernels.cpu.pytorch import TorchBiLM
+from elmo.kernels.cpu.request import States, make_work
+from elmo.kernels.cpu.slots import plan_slots
 from elmo.model.bilm import BiLM
 from elmo.model.config import BiLMConfig, CharConfig, LSTMConfig, WordConfig
 from elmo.model.lstm import State
@@ -246,7 +246,7 @@ def test_input_products_that_were_forgotten_come_back_the_same(twin, monkeypatch
     work = make_work(make_table(model, 3000), make_sentences([40] * 150, 3000), np.eye(3, dtype=np.float32))
     fast = make_twin(twin, model)
     remembered = fast.contextualize(work).out
-    monkeypatch.setattr("elmo.kernels.cpu_native.INPUT_PRODUCT_BYTES", 0)
+    monkeypatch.setattr("elmo.kernels.cpu.native.INPUT_PRODUCT_BYTES", 0)
     assert np.array_equal(fast.contextualize(work).out, remembered)
 
 
@@ -344,7 +344,7 @@ def test_token_vectors_are_the_plain_ones(twin, config, num_words, seed):
 
 @pytest.mark.parametrize("twin", NATIVE)
 def test_too_many_characters_for_a_table_of_answers(twin, monkeypatch):
-    monkeypatch.setattr("elmo.kernels.cpu_native.ANSWER_BYTES", 0)
+    monkeypatch.setattr("elmo.kernels.cpu.native.ANSWER_BYTES", 0)
     chars = CharConfig(char_dim=7, filters=((1, 3), (4, 70), (7, 130)), activation="tanh", num_highways=1)
     model = make_model(BiLMConfig(chars=chars, lstm=LSTMConfig(cell_dim=8, proj_dim=20)))
     rows = make_rows(model.config, 40, 0)

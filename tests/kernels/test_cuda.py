@@ -16,17 +16,17 @@ import torch
 from torch import Tensor, nn
 from triton_here import CUDA, DEVICE, MARKS
 
-from elmo.kernels.chars_cuda import strongest_windows
-from elmo.kernels.flight import by_step
-from elmo.kernels.lstm_cuda import bilstm
-from elmo.kernels.softmax_cuda import sampled_cross_entropy
+from elmo.kernels.cuda.char_cnn import strongest_windows
+from elmo.kernels.cuda.lstm import bilstm
+from elmo.kernels.cuda.softmax import sampled_cross_entropy
+from elmo.kernels.cuda.wavefront import by_step
 from elmo.model.config import CharConfig, LSTMConfig
 from elmo.model.head import SoftmaxHead
 from elmo.model.lstm import LSTMStack, State
-from elmo.model.rows import fused_rows, plain_rows
+from elmo.model.stacks import fused_rows, plain_rows
 from elmo.model.token_encoder import CharCNN, _with_padding_row
-from elmo.pretrain.objective import sampled_softmax_loss
-from elmo.pretrain.sampler import Sample, draw
+from elmo.pretrain.train.objective import sampled_softmax_loss
+from elmo.pretrain.train.sampler import Sample, draw
 from elmo.text.chars import encode_token
 
 pytestmark = MARKS
@@ -207,11 +207,11 @@ def test_the_sampled_softmax_equals_the_plain_one(dtype, monkeypatch) -> None:
         return [loss, x.grad, head.weight.grad, head.bias.grad]  # type: ignore[list-item]  # backward filled them
 
     def fused(head: SoftmaxHead, x: Tensor) -> Tensor:
-        monkeypatch.setattr("elmo.pretrain.objective.find", lambda *_: sampled_cross_entropy)
+        monkeypatch.setattr("elmo.pretrain.train.objective.find", lambda *_: sampled_cross_entropy)
         return sampled_softmax_loss(head, x, targets, sample)
 
     def ordinary(head: SoftmaxHead, x: Tensor) -> Tensor:
-        monkeypatch.setattr("elmo.pretrain.objective.find", lambda *_: None)
+        monkeypatch.setattr("elmo.pretrain.train.objective.find", lambda *_: None)
         return sampled_softmax_loss(head, x, targets, sample)
 
     for mine, truth in zip(run(fused), run(ordinary), strict=True):

@@ -15,8 +15,8 @@ import torch
 from torch import Tensor
 from triton_here import DEVICE, HOPPER, MARKS
 
-from elmo.kernels import gates_cuda
-from elmo.kernels.gates_cuda import Steps
+from elmo.kernels.cuda import gates as gates_cuda
+from elmo.kernels.cuda.gates import Steps
 
 pytestmark = MARKS
 
@@ -92,7 +92,7 @@ def test_two_kernels_equal_double_precision(sizes, keeps) -> None:
 @pytest.fixture
 def one_kernel(monkeypatch) -> Iterator[None]:
     """Steps of any number of rows take the kernel for both, and it did not fail."""
-    monkeypatch.setattr("elmo.kernels.gates_hopper.FEWEST_ROWS", 1)
+    monkeypatch.setattr("elmo.kernels.cuda.gates_hopper.FEWEST_ROWS", 1)
     monkeypatch.setattr(gates_cuda, "_failures", [])
     yield
     assert not gates_cuda._failures

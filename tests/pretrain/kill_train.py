@@ -22,8 +22,14 @@ import torch
 import torch._dynamo  # what the first optimizer would import, seconds in every child
 
 from elmo.cli.main import main as elmo
-from elmo.pretrain.checkpoint import list_checkpoints, newest_sound, prune_checkpoints, save_checkpoint, sweep_leftovers
-from elmo.pretrain.step import Stepper
+from elmo.pretrain.train.checkpoint import (
+    list_checkpoints,
+    newest_sound,
+    prune_checkpoints,
+    save_checkpoint,
+    sweep_leftovers,
+)
+from elmo.pretrain.train.step import Stepper
 
 
 def main() -> None:

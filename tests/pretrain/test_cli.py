@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from inside import elmo_inside
+from in_process_cli import elmo_inside
 from tiny_run import command, records, write_text
 
 import elmo

@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from elmo.errors import ConfigError, DataError
-from elmo.pretrain.corpus import Reading, find_sources, pieces, read_piece, read_sentences, sentence_cutter
+from elmo.pretrain.data.corpus import Reading, find_sources, pieces, read_piece, read_sentences, sentence_cutter
 
 TEXT = "The cat sat .\n\nIt 's Ā day .\r\n  one   two\t three \n"
 SENTENCES = [["The", "cat", "sat", "."], ["It", "'s", "Ā", "day", "."], ["one", "two", "three"]]

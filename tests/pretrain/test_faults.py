@@ -18,8 +18,8 @@ import torch
 from tiny_run import digest, records, run, train_settings, write_text
 
 from elmo.errors import DataError, ElmoError, OutputError
-from elmo.pretrain.checkpoint import list_checkpoints, load_checkpoint
-from elmo.pretrain.step import Stepper
+from elmo.pretrain.train.checkpoint import list_checkpoints, load_checkpoint
+from elmo.pretrain.train.step import Stepper
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "fixtures"))
 from make_loss_curve import loss_curve

@@ -14,9 +14,9 @@ from elmo.model.bilm import BiLM
 from elmo.model.config import BiLMConfig, CharConfig, HeadConfig, LSTMConfig
 from elmo.model.lstm import State
 from elmo.pretrain.config import make_config
-from elmo.pretrain.feed import Feeder, draw_samples, even_number
-from elmo.pretrain.step import Stepper
-from elmo.pretrain.stream import Direction, LMBatch
+from elmo.pretrain.data.stream import Direction, LMBatch
+from elmo.pretrain.train.feed import Feeder, draw_samples, even_number
+from elmo.pretrain.train.step import Stepper
 
 
 def a_batch(rng: np.random.Generator, rows: int, steps: int, types: int, resets: float = 0.0) -> LMBatch:

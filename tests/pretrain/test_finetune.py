@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from inside import elmo_inside
+from in_process_cli import elmo_inside
 from tiny_run import settings, write_text
 
 import elmo
@@ -20,7 +20,7 @@ from elmo.pretrain.finetune import adapted_model, adapted_vocabulary, finetune
 from elmo.pretrain.job import pretrain
 from elmo.text.vocab import Vocabulary
 from elmo.weights.convert import drop_head
-from elmo.weights.parts import ModelParts, build
+from elmo.weights.model_parts import ModelParts, build
 from elmo.weights.store import read_store
 
 

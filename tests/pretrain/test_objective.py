@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 
 from elmo.model.head import AdaptiveHead, SoftmaxHead
-from elmo.pretrain import objective
-from elmo.pretrain.objective import adaptive_softmax_loss, full_softmax_loss, sampled_softmax_loss
-from elmo.pretrain.sampler import Sample, draw
+from elmo.pretrain.train import objective
+from elmo.pretrain.train.objective import adaptive_softmax_loss, full_softmax_loss, sampled_softmax_loss
+from elmo.pretrain.train.sampler import Sample, draw
 
 V, P, N = 37, 6, 23
 

@@ -10,7 +10,7 @@ from torch import nn
 
 from elmo.errors import ConfigError
 from elmo.pretrain.config import RECIPES, OptimConfig
-from elmo.pretrain.optim import clip_gradients, learning_rate, load_optimizer, make_optimizer, set_learning_rate
+from elmo.pretrain.train.optim import clip_gradients, learning_rate, load_optimizer, make_optimizer, set_learning_rate
 
 
 def test_rates_of_a_cosine_run_by_hand() -> None:

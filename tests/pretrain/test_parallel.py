@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from elmo.errors import ConfigError, DataError
-from elmo.pretrain.parallel import map_in_order
+from elmo.pretrain.data.parallel import map_in_order
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
@@ -40,7 +40,7 @@ def test_no_workers_are_refused():
 
 SCRIPT = """
 import os, time
-from elmo.pretrain.parallel import map_in_order
+from elmo.pretrain.data.parallel import map_in_order
 
 def work(number):
     if number < 2:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from elmo.pretrain.corpus import Reading
-from elmo.pretrain.preflight import preflight
+from elmo.pretrain.data.corpus import Reading
+from elmo.pretrain.data.preflight import preflight
 from elmo.text.vocab import Vocabulary
 
 TRAIN = Path(__file__).resolve().parent.parent / "fixtures" / "bilm-tf" / "train"

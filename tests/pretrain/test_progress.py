@@ -16,12 +16,12 @@ from elmo.errors import DataError
 from elmo.model.bilm import BiLM
 from elmo.model.config import BiLMConfig, CharConfig, HeadConfig, LSTMConfig
 from elmo.pretrain.config import make_config
-from elmo.pretrain.prefetch import Prefetcher
-from elmo.pretrain.shards import prepare
-from elmo.pretrain.signals import StopSignals
-from elmo.pretrain.speed import Meter, flops_per_token
-from elmo.pretrain.step import StepMetrics, Stepper
-from elmo.pretrain.stream import ContinuousStream, LMBatch
+from elmo.pretrain.data.shards import prepare
+from elmo.pretrain.data.stream import ContinuousStream, LMBatch
+from elmo.pretrain.train.prefetch import Prefetcher
+from elmo.pretrain.train.signals import StopSignals
+from elmo.pretrain.train.step import StepMetrics, Stepper
+from elmo.pretrain.train.throughput import Meter, flops_per_token
 
 
 def test_operations_of_a_token_by_hand() -> None:

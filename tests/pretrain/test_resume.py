@@ -17,8 +17,8 @@ import pytest
 from tiny_run import ENVIRONMENT, digest, records, run, train_settings, write_text
 
 from elmo.errors import DataError, ElmoError, OutputError
-from elmo.pretrain.checkpoint import load_checkpoint, newest_sound
-from elmo.pretrain.lock import locked
+from elmo.pretrain.train.checkpoint import load_checkpoint, newest_sound
+from elmo.pretrain.train.lock import locked
 
 DRIVER = Path(__file__).parent / "kill_train.py"
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from elmo.pretrain.sampler import draw, expected_count
+from elmo.pretrain.train.sampler import draw, expected_count
 
 
 def probabilities(vocab_size: int) -> np.ndarray:

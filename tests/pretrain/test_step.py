@@ -15,11 +15,11 @@ import torch
 
 from elmo.model.bilm import BiLM
 from elmo.model.config import BiLMConfig, CharConfig, HeadConfig, LSTMConfig, WordConfig
-from elmo.pretrain import step as step_module
 from elmo.pretrain.config import ObjectiveConfig, OptimConfig, RunConfig, TrainConfig
-from elmo.pretrain.sampler import draw
-from elmo.pretrain.step import Stepper, step_seed
-from elmo.pretrain.stream import Direction, LMBatch
+from elmo.pretrain.data.stream import Direction, LMBatch
+from elmo.pretrain.train import step as step_module
+from elmo.pretrain.train.sampler import draw
+from elmo.pretrain.train.step import Stepper, step_seed
 from elmo.weights.names import from_arrays, table, to_published
 from elmo.weights.options import config_from_options
 

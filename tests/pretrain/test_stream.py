@@ -14,9 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from elmo.errors import ConfigError, DataError
-from elmo.pretrain.prepared import PreparedData
-from elmo.pretrain.shards import PrepareConfig, prepare
-from elmo.pretrain.stream import ContinuousStream, LMBatch, sentence_batches
+from elmo.pretrain.data.prepared import PreparedData
+from elmo.pretrain.data.shards import PrepareConfig, prepare
+from elmo.pretrain.data.stream import ContinuousStream, LMBatch, sentence_batches
 
 WORDS = ["the", "cat", "sat", ".", "dog", "Ā", "x" * 60]
 sentence_lists = st.lists(st.lists(st.sampled_from(WORDS), min_size=1, max_size=9), min_size=1, max_size=12)

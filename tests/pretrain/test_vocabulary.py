@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elmo.errors import ConfigError, DataError
-from elmo.pretrain.corpus import Reading
-from elmo.pretrain.vocabulary import (
+from elmo.pretrain.data.corpus import Reading
+from elmo.pretrain.data.vocabulary import (
     WordCounts,
     build_vocabulary,
     count_words,

@@ -26,10 +26,11 @@ import torch._dynamo  # what the first optimizer would import, seconds in every 
 from safetensors.torch import load_file
 
 from elmo.errors import ConfigError
-from elmo.pretrain import distributed, job
-from elmo.pretrain import step as step_module
-from elmo.pretrain.checkpoint import newest_sound
-from elmo.pretrain.step import Stepper
+from elmo.pretrain import job
+from elmo.pretrain.train import distributed
+from elmo.pretrain.train import step as step_module
+from elmo.pretrain.train.checkpoint import newest_sound
+from elmo.pretrain.train.step import Stepper
 
 EXACT = {"objective": {"dropout": 0.0}, "train": {"rows": 16, "max_steps": 50, "reset": 0.3}}
 Ranks = list[int]  # process ids

@@ -9,7 +9,7 @@ from made_vectors import MadeVectors
 import elmo
 from elmo.errors import ConfigError, DataError
 from elmo.probes.features import gather
-from elmo.probes.vectors import ModelVectors, read_static_vectors
+from elmo.probes.vector_source import ModelVectors, read_static_vectors
 
 
 def write(path, text):

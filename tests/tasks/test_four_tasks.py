@@ -9,7 +9,7 @@ import pytest
 from small_runs import small_config
 
 from elmo.tasks.predict import evaluate, predict
-from elmo.tasks.raw import read_raw
+from elmo.tasks.raw_text import read_raw
 from elmo.tasks.run import open_run
 from elmo.tasks.train import train
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from elmo.errors import ConfigError, DataError, ElmoError
 from elmo.tasks.config import make_config
-from elmo.tasks.curve import SHARES, curve_cells, durations, read_shares
+from elmo.tasks.learning_curve import SHARES, curve_cells, durations, read_shares
 from elmo.tasks.sweep import Plan, make_plan, sweep_cells, train_plan, with_elmo
 from elmo.tasks.task import load_task
 

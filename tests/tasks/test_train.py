@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 import tiny_tasks
 import torch
+from models_with_head import scored
 from safetensors.torch import load_file
-from scored import scored
 
 from elmo.cli.pretrain import assignment
 from elmo.errors import ConfigError, DataError, OutputError

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from written import VOCAB, write_model
+from published_models import VOCAB, write_model
 
 from elmo.errors import WeightsError
 from elmo.weights.archives import MOST_ENTRIES

@@ -14,14 +14,14 @@ import pytest
 import test_allennlp_archive as allennlp
 import test_manylangs as manylangs
 import torch
-from written import SENTENCES, VOCAB, write_model
+from published_models import SENTENCES, VOCAB, write_model
 
 from elmo.embed.load import make_indexer
 from elmo.errors import ElmoError, WeightsError
 from elmo.text.batch import make_batch
 from elmo.weights.formats import detect, read_model
-from elmo.weights.known import tiny_random
-from elmo.weights.parts import build
+from elmo.weights.lookup import tiny_random
+from elmo.weights.model_parts import build
 from elmo.weights.published import write_pair
 from elmo.weights.store import save_store
 from elmo.weights.tf_checkpoint import find_prefix, published_names, read_tf_checkpoint

@@ -17,14 +17,14 @@ import numpy as np
 import oracle
 import pytest
 import torch
-from written import SENTENCES, VOCAB, write_model
+from published_models import SENTENCES, VOCAB, write_model
 
 from elmo.embed.load import make_indexer
 from elmo.errors import ConfigError, WeightsError
 from elmo.model.config import HeadConfig
 from elmo.text.batch import make_batch
 from elmo.weights.formats import read_model
-from elmo.weights.parts import build
+from elmo.weights.model_parts import build
 from elmo.weights.published import read_pair, write_pair
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -210,7 +210,7 @@ import logging, sys
 from pathlib import Path
 import numpy as np
 from elmo.errors import WeightsError
-from elmo.weights.parts import build
+from elmo.weights.model_parts import build
 from elmo.weights.published import read_pair
 logging.disable(logging.CRITICAL)
 folder, first, last = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])

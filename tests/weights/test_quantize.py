@@ -12,18 +12,18 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
-from inside import elmo_inside
+from in_process_cli import elmo_inside
+from models_with_head import scored
+from published_models import write_model
 from safetensors.torch import load_file, save_file
-from scored import scored
 from test_store import assert_same, make_manifest
-from written import write_model
 
 import elmo
 from elmo.errors import ConfigError, WeightsError
 from elmo.model.config import PRESETS
 from elmo.weights.formats import read_model
-from elmo.weights.known import tiny_random
-from elmo.weights.parts import build
+from elmo.weights.lookup import tiny_random
+from elmo.weights.model_parts import build
 from elmo.weights.quantize import MOST, dequantize, output_dim, quantize
 from elmo.weights.store import read_store, save_store
 

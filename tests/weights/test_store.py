@@ -14,16 +14,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from published_models import VOCAB, write_model
 from safetensors.torch import save_file
-from written import VOCAB, write_model
 
 from elmo.errors import ConfigError, OutputError, WeightsError
 from elmo.files import sha256_file
 from elmo.model.config import BiLMConfig, CharConfig, LSTMConfig, WordConfig
 from elmo.weights.formats import read_model
-from elmo.weights.known import tiny_random
+from elmo.weights.lookup import tiny_random
+from elmo.weights.model_parts import Lexicon, ModelParts, build
 from elmo.weights.names import table, to_ours
-from elmo.weights.parts import Lexicon, ModelParts, build
 from elmo.weights.store import read_store, save_store
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -255,7 +255,7 @@ def test_full_disk_leaves_nothing_and_says_so(tmp_path, target):
 
 SAVES = """
 from pathlib import Path
-from elmo.weights.known import tiny_random
+from elmo.weights.lookup import tiny_random
 from elmo.weights.store import save_store
 parts = tiny_random(1)
 print("go", flush=True)

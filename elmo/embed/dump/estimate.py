@@ -10,7 +10,7 @@ from itertools import islice
 from pathlib import Path
 
 from elmo.embed.dump.options import DumpOptions
-from elmo.embed.dump.part import Layout
+from elmo.embed.dump.part_file import Layout
 from elmo.embed.dump.target import is_stream
 from elmo.errors import OutputError
 from elmo.files import COMPRESSED

@@ -14,7 +14,7 @@ from math import prod
 
 import numpy as np
 
-from elmo.embed.dump.parts import Parts
+from elmo.embed.dump.part_files import Parts
 
 
 @dataclass(frozen=True, kw_only=True)

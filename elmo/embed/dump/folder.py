@@ -21,7 +21,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from elmo.embed.dump.part import Layout, Part
+from elmo.embed.dump.part_file import Layout, Part
 from elmo.embed.dump.target import Target
 from elmo.errors import OutputError
 from elmo.files import atomic_file, explain_write

@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from elmo import __version__
-from elmo.embed.choice import Choice
 from elmo.embed.dump.folder import Plan
 from elmo.embed.dump.options import DumpOptions
-from elmo.embed.dump.part import Layout
+from elmo.embed.dump.part_file import Layout
 from elmo.embed.dump.target import is_stream
 from elmo.embed.embedder import Embedder
-from elmo.embed.identity import model_identity
+from elmo.embed.layer_choice import Choice
+from elmo.embed.model_checksum import model_identity
 from elmo.errors import DataError
 from elmo.files import sha256_file
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import h5py
 
-from elmo.embed.dump.parts import Parts
+from elmo.embed.dump.part_files import Parts
 from elmo.errors import DataError, OutputError
 
 MAX_INDEX_BYTES = 1 << 30  # of all lines; the index is one string, which HDF5 and its readers hold in memory

@@ -17,7 +17,7 @@ from typing import IO, cast
 
 import numpy as np
 
-from elmo.embed.dump.parts import Parts
+from elmo.embed.dump.part_files import Parts
 from elmo.files import need
 
 DIGITS = {"float32": 9, "float16": 5}  # that tell any two values apart

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from elmo.embed.dump.flat import flat_arrays
-from elmo.embed.dump.parts import Parts
+from elmo.embed.dump.part_files import Parts
 
 
 def write_npz(path: Path, parts: Parts) -> None:

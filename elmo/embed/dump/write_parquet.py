@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from elmo.embed.dump.part import Layout, Part
-from elmo.embed.dump.parts import Parts
+from elmo.embed.dump.part_file import Layout, Part
+from elmo.embed.dump.part_files import Parts
 from elmo.files import need
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from elmo.embed.dump.flat import flat_arrays
-from elmo.embed.dump.parts import Parts
+from elmo.embed.dump.part_files import Parts
 
 _DTYPES = {"int64": "I64", "float32": "F32", "float16": "F16", "uint8": "U8"}
 

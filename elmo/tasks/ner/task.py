@@ -9,10 +9,10 @@ import numpy as np
 import torch
 
 from elmo.errors import DataError
-from elmo.tasks.marked import marked_text, span_json
 from elmo.tasks.ner.data import Example, read_examples
 from elmo.tasks.ner.model import NERBatch, NERConfig, NERModel
 from elmo.tasks.ner.score import METRIC, score
+from elmo.tasks.span_text import marked_text, span_json
 from elmo.tasks.task import Labels, Piece, Task
 from elmo.tasks.tokens import BatchMaker
 from elmo.text.spans import spans_of_tags

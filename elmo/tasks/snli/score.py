@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from elmo.errors import DataError
-from elmo.tasks.counts import Counts, check_lengths
+from elmo.tasks.prf import Counts, check_lengths
 from elmo.tasks.snli.data import LABELS, Example
 
 METRIC = "accuracy"

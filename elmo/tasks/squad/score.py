@@ -11,7 +11,7 @@ import string
 from collections import Counter
 from collections.abc import Sequence
 
-from elmo.tasks.counts import Counts, check_lengths, harmonic
+from elmo.tasks.prf import Counts, check_lengths, harmonic
 from elmo.tasks.squad.data import Example
 
 METRIC = "f1"

@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 from elmo.errors import DataError
-from elmo.tasks.counts import Counts, check_lengths
+from elmo.tasks.prf import Counts, check_lengths
 from elmo.tasks.srl.data import Example
 from elmo.text.spans import spans_of_tags
 

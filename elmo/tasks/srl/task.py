@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from elmo.errors import DataError
-from elmo.tasks.marked import marked_text, span_json
+from elmo.tasks.span_text import marked_text, span_json
 from elmo.tasks.srl.data import Example, read_examples
 from elmo.tasks.srl.model import SRLBatch, SRLConfig, SRLModel
 from elmo.tasks.srl.score import METRIC, score

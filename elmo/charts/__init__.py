@@ -1,0 +1,1 @@
+"""Charts as plain SVG text; used by pretraining, analysis and the report."""

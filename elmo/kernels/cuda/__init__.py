@@ -1,0 +1,1 @@
+"""The biLM on CUDA GPUs: Triton kernels for embedding and training."""

@@ -1,0 +1,1 @@
+"""Text files to the prepared folder, and the prepared folder to batches."""

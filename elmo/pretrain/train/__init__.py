@@ -1,0 +1,1 @@
+"""Batches to a trained model: step, loop, checkpoints, export."""
