@@ -35,7 +35,7 @@ import elmo
 from elmo.embed.embedder import Embedder
 from elmo.embed.run.cuda import WINDOW_TOKENS
 from elmo.embed.run.word_rows import WordRows
-from elmo.kernels.api import find
+from elmo.kernels.api import find_kernel
 from elmo.kernels.packing import pack
 from elmo.model.bilm import BiLM
 from elmo.model.config import PRESETS
@@ -49,7 +49,7 @@ Sentences = list[list[str]]
 
 def main() -> None:
     options = read_options()
-    if find("bilm_bulk", options.device, options.dtypes[0]) is None:
+    if find_kernel("bilm_bulk", options.device, options.dtypes[0]) is None:
         sys.exit(f"There is no twin for {options.dtypes[0]} on {options.device} here; the log says why.")
     sentences = read_text(options)
     machine = {

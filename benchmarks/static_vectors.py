@@ -22,7 +22,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from elmo.files import atomic_file, need
+from elmo.files import atomic_file, require_extra
 from elmo.pretrain.data.corpus import Reading, read_sentences
 
 
@@ -30,7 +30,7 @@ def main() -> None:
     options = read_options()
     patterns = sorted({path for pattern in options.text for path in glob.glob(pattern)})
     files = [path for path in patterns if ".heldout." not in path]
-    word2vec = need("gensim.models.word2vec", "gensim", "gensim")
+    word2vec = require_extra("gensim.models.word2vec", "gensim", "gensim")
     record = {"files": [Path(path).name for path in files], **settings(options)}
     with tempfile.TemporaryDirectory(dir=options.scratch) as folder:
         text = options.tokens or Path(folder) / "tokens.txt"

@@ -27,7 +27,7 @@ from elmo.errors import DataError, MissingExtra, OutputError
 COMPRESSED = (".gz", ".bz2", ".xz", ".zst")
 
 
-def need(module: str, extra: str, what: str | None = None) -> Any:
+def require_extra(module: str, extra: str, what: str | None = None) -> Any:
     """An optional module, or one clear error that names the extra to install."""
     try:
         return importlib.import_module(module)
@@ -60,7 +60,7 @@ def open_bytes(path: str | Path) -> IO[bytes]:
         if path.suffix == ".xz":
             return cast(IO[bytes], lzma.open(path, "rb"))
         if path.suffix == ".zst":
-            zstandard = need("zstandard", "zstd")
+            zstandard = require_extra("zstandard", "zstd")
             return cast(IO[bytes], zstandard.open(path, "rb"))
         return open(path, "rb")
     except OSError as error:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from elmo.errors import DataError, MissingExtra, OutputError
-from elmo.files import atomic_file, atomic_folder, need, open_bytes, sha256_file
+from elmo.files import atomic_file, atomic_folder, open_bytes, require_extra, sha256_file
 
 
 def test_a_file_appears_only_when_it_is_whole(tmp_path: Path) -> None:
@@ -92,7 +92,7 @@ def test_a_folder_or_nothing_is_no_file(tmp_path: Path) -> None:
 
 def test_a_missing_extra_says_what_to_install() -> None:
     with pytest.raises(MissingExtra, match=r"pip install 'elmo-lm\[spacy\]'"):
-        need("no_such_module_at_all", "spacy")
+        require_extra("no_such_module_at_all", "spacy")
 
 
 def test_sha256_is_that_of_the_bytes(tmp_path: Path) -> None:

@@ -36,7 +36,7 @@ from elmo.bench.compare import how_many
 from elmo.bench.run import BenchConfig, run_comparison
 from elmo.bench.sample import sentences_for
 from elmo.bench.table import comparison_table
-from elmo.bench.variants import paths_of, random_subject
+from elmo.bench.variants import random_subject, variants_of
 
 # what AllenNLP 2.10.1 imports besides PyTorch, numpy and h5py on its way to modules/elmo.py
 NEEDS = (
@@ -54,7 +54,7 @@ def main() -> None:
     if options.memory:
         print(peak_of_allennlp(options.memory, options))
         return
-    if "allennlp" not in paths_of(random_subject("tiny"), ["float32"]):
+    if "allennlp" not in variants_of(random_subject("tiny"), ["float32"]):
         sys.exit(f"allennlp cannot be imported from {options.wheel}; the line above says why.")
     config = BenchConfig(
         sizes=options.sizes, feeds=options.feeds, paths=options.paths, sentences=options.sentences,
@@ -90,7 +90,7 @@ def peak_of_allennlp(size: str, options: argparse.Namespace) -> int:
     """MB. Its weights are read from a file that ours are written to, so ours are let go before it starts."""
     count = options.sentences or how_many("bulk", size)
     sentences = sentences_for(count, options.text, tokenizer_name="whitespace" if options.text else "default")
-    paths_of(random_subject(size), ["float32"])["allennlp"].embed(sentences)
+    variants_of(random_subject(size), ["float32"])["allennlp"].embed(sentences)
     status = Path("/proc/self/status").read_text()
     return int(next(line.split()[1] for line in status.splitlines() if line.startswith("VmHWM"))) // 1024
 

@@ -12,10 +12,10 @@ from pathlib import Path
 import numpy as np
 
 from elmo.analysis.neighbors import embedded
-from elmo.embed.disk_cache import kept_array
+from elmo.embed.disk_cache import cached_array
 from elmo.embed.embedder import Embedder
-from elmo.embed.layer_choice import LayerChoice, choose
-from elmo.embed.model_checksum import model_identity
+from elmo.embed.layer_choice import LayerSpec, choose_layers
+from elmo.embed.model_checksum import model_checksum
 from elmo.embed.pool import normalize
 from elmo.progress import Progress
 
@@ -40,7 +40,7 @@ def index_corpus(
     sentences: Sequence[tuple[str, ...]],
     folder: Path,
     *,
-    layers: LayerChoice = "top",
+    layers: LayerSpec = "top",
     show: bool | None = None,
 ) -> CorpusIndex:
     """The index of these sentences in a folder: opened where it is there, otherwise made, whole or not at all."""
@@ -55,12 +55,12 @@ def index_corpus(
                 progress.advance(len(tokens))
 
     path = folder / f"{_key(embedder, sentences, layers)}.npy"
-    return CorpusIndex(sentences, kept_array(path, (num_words, embedder.dim), fill), path)
+    return CorpusIndex(sentences, cached_array(path, (num_words, embedder.dim), fill), path)
 
 
-def _key(embedder: Embedder, sentences: Sequence[Sequence[str]], layers: LayerChoice) -> str:
-    weights = choose(layers, embedder.num_layers).matrix.tolist()
-    about = (model_identity(embedder), embedder.state, embedder.dtype, weights)
+def _key(embedder: Embedder, sentences: Sequence[Sequence[str]], layers: LayerSpec) -> str:
+    weights = choose_layers(layers, embedder.num_layers).matrix.tolist()
+    about = (model_checksum(embedder), embedder.state, embedder.dtype, weights)
     digest = hashlib.sha256(repr(about).encode())
     for sentence in sentences:
         digest.update(("\n" + "\t".join(sentence)).encode())

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from elmo.embed.embedder import Embedder
-from elmo.embed.layer_choice import LayerChoice, choose
+from elmo.embed.layer_choice import LayerSpec, choose_layers
 from elmo.embed.pool import normalize
 from elmo.errors import ConfigError
 
@@ -57,7 +57,7 @@ def neighbors(
     position: int,
     corpus: Iterable[Sequence[str]],
     *,
-    layers: LayerChoice = "top",
+    layers: LayerSpec = "top",
     k: int = 10,
     word: str | None = None,
 ) -> list[Neighbor]:
@@ -68,9 +68,9 @@ def neighbors(
     return nearest([query], vectors, embedded(embedder, having, layers), k=k, word=word)[0]
 
 
-def query_vectors(embedder: Embedder, queries: Sequence[Query], layers: LayerChoice) -> np.ndarray:
+def query_vectors(embedder: Embedder, queries: Sequence[Query], layers: LayerSpec) -> np.ndarray:
     """The queries' vectors at length one, (Q, D)."""
-    if embedder.state == "carry" or choose(layers, embedder.num_layers).stacked:
+    if embedder.state == "carry" or choose_layers(layers, embedder.num_layers).stacked:
         raise ConfigError(
             f"Neighbours were asked for with state {embedder.state!r} and layers {layers!r}.",
             "They need one vector a word that depends on its sentence alone: state reset or warm, one layer or mix.",
@@ -79,7 +79,7 @@ def query_vectors(embedder: Embedder, queries: Sequence[Query], layers: LayerCho
     return normalize(np.stack([v[query.position] for v, query in zip(found, queries, strict=True)]))
 
 
-def embedded(embedder: Embedder, corpus: Iterable[tuple[int, tuple[str, ...]]], layers: LayerChoice) -> Occurrences:
+def embedded(embedder: Embedder, corpus: Iterable[tuple[int, tuple[str, ...]]], layers: LayerSpec) -> Occurrences:
     """Numbered sentences with their vectors, streamed; those without tokens are left out."""
     waiting: list[tuple[int, tuple[str, ...]]] = []
 

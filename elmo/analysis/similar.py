@@ -13,7 +13,7 @@ from elmo.analysis.corpus_index import index_corpus
 from elmo.analysis.neighbors import Neighbor, Query, embedded, nearest, query_vectors
 from elmo.analysis.static_neighbors import StaticNeighbor, token_neighbors
 from elmo.embed.embedder import Embedder
-from elmo.embed.layer_choice import LayerChoice
+from elmo.embed.layer_choice import LayerSpec
 from elmo.errors import DataError
 from elmo.progress import Progress
 
@@ -34,7 +34,7 @@ def similar(
     queries: Sequence[Query],
     corpus: Iterable[tuple[str, ...]],
     *,
-    layers: LayerChoice = "top",
+    layers: LayerSpec = "top",
     k: int = 10,
     word: str | None = None,  # only occurrences of this word
     index: Path | None = None,  # folder to keep the corpus's vectors in

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 import numpy as np
 
 from elmo.embed.embedder import Embedder
-from elmo.embed.layer_choice import LayerChoice
+from elmo.embed.layer_choice import LayerSpec
 from elmo.embed.pool import normalize
 
 
 def occurrence_similarity(
-    embedder: Embedder, sentences: Sequence[Sequence[str]], word: str, layers: LayerChoice
+    embedder: Embedder, sentences: Sequence[Sequence[str]], word: str, layers: LayerSpec
 ) -> np.ndarray:
     """Cosines between the first occurrences of a word in each sentence that has it, (N, N)."""
     having = [sentence for sentence in sentences if word in sentence]

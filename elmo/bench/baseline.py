@@ -22,7 +22,7 @@ Embed = Callable[[Sentences], "list[np.ndarray]"]  # token lists to (L + 1, n, D
 BATCH = 64  # sentences
 
 
-def obvious_loop(model: BiLM, indexer: Indexer, sentences: Sentences) -> list[np.ndarray]:
+def baseline_loop(model: BiLM, indexer: Indexer, sentences: Sentences) -> list[np.ndarray]:
     """(L + 1, n, D) of each sentence."""
     found: list[np.ndarray] = []
     with torch.inference_mode():

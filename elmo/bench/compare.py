@@ -11,14 +11,14 @@ import statistics
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from pathlib import Path as FilePath
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
 from elmo.bench.limit import operations
-from elmo.bench.variants import BASELINES, Path, Subject
+from elmo.bench.variants import BASELINES, Subject, Variant
 from elmo.kernels.cpu.build import CannotBuild, processor_level
 from elmo.progress import Progress
 
@@ -60,7 +60,7 @@ def compare(
     subject: Subject,
     feed: str,
     sentences: Sequence[Sequence[str]],
-    paths: Mapping[str, Path],
+    paths: Mapping[str, Variant],
     peaks: Peaks,
     *,
     rounds: int,
@@ -109,7 +109,7 @@ def compare(
     return results
 
 
-def _threads(path: Path) -> int:
+def _threads(path: Variant) -> int:
     return torch.get_num_threads() if path.device == "cpu" else 1
 
 
@@ -127,7 +127,7 @@ def _difference(found: list[np.ndarray], truth: list[np.ndarray] | None) -> floa
 
 def machine() -> dict[str, Any]:
     """What a report must name."""
-    lines = FilePath("/proc/cpuinfo").read_text().splitlines() if FilePath("/proc/cpuinfo").exists() else []
+    lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
     name = next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), platform.processor())
     try:
         level = processor_level().name

@@ -12,7 +12,7 @@ from pathlib import Path
 import torch
 
 import elmo
-from elmo.bench.variants import DTYPES, paths_of, random_subject
+from elmo.bench.variants import DTYPES, random_subject, variants_of
 from elmo.errors import ElmoError
 
 _CODE = "from elmo.bench.memory import child; child()"
@@ -41,7 +41,7 @@ def child() -> None:
     """What that process does."""
     asked = json.load(sys.stdin)
     torch.set_num_threads(asked["threads"])
-    path = paths_of(random_subject(asked["size"]), DTYPES)[asked["path"]]
+    path = variants_of(random_subject(asked["size"]), DTYPES)[asked["path"]]
     path.embed(asked["sentences"])
     # not getrusage: it counts the parent this process was forked from
     status = Path("/proc/self/status").read_text()

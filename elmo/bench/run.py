@@ -15,7 +15,7 @@ from elmo.bench.growth import Growth, growth
 from elmo.bench.limit import product_peak
 from elmo.bench.memory import peak_memory
 from elmo.bench.sample import sentences_for
-from elmo.bench.variants import DTYPES, Subject, loaded_subject, make_embedder, paths_of, random_subject
+from elmo.bench.variants import DTYPES, Subject, loaded_subject, make_embedder, random_subject, variants_of
 from elmo.errors import ConfigError
 from elmo.model.config import PRESETS
 
@@ -64,7 +64,7 @@ def run_comparison(config: BenchConfig, *, show: bool | None = None) -> Comparis
     """Every path on every model, both ways of feeding it."""
     done = Comparison()
     for subject in _subjects(config):
-        paths = paths_of(subject, config.dtypes)
+        paths = variants_of(subject, config.dtypes)
         if unknown := [name for name in config.paths if name not in paths]:
             raise ConfigError(f"There is no path {unknown[0]!r} here.", f"There are: {', '.join(paths)}.")
         paths = {name: path for name, path in paths.items() if not config.paths or name in config.paths}

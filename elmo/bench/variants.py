@@ -20,12 +20,12 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from elmo.bench.baseline import BATCH, Embed, Sentences, by_length, obvious_loop
+from elmo.bench.baseline import BATCH, Embed, Sentences, baseline_loop, by_length
 from elmo.bench.peers import allennlp_embed
 from elmo.embed.embedder import Embedder
 from elmo.embed.load import load
 from elmo.errors import ConfigError
-from elmo.kernels.api import choosing
+from elmo.kernels.api import kernels_set_to
 from elmo.kernels.cpu.abi import has_dtype
 from elmo.kernels.cpu.build import CannotBuild
 from elmo.model.bilm import BiLM
@@ -48,7 +48,7 @@ class Subject:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Path:
+class Variant:
     """One way to embed, and where and in what it multiplies."""
 
     name: str
@@ -71,23 +71,23 @@ def loaded_subject(model: str) -> Subject:
     return Subject(name=model, model=embedder.model, indexer=embedder.indexer)
 
 
-def paths_of(subject: Subject, dtypes: Sequence[str]) -> dict[str, Path]:
+def variants_of(subject: Subject, dtypes: Sequence[str]) -> dict[str, Variant]:
     """Every path this machine has, by name; weights are packed at first use, so that a path's memory is its own."""
     paths = {}
     for name, embed in _baselines(subject).items():
-        paths[name] = Path(name=name, dtype="float32", device="cpu", embed=embed)
-    paths["plain"] = Path(name="plain", dtype="float32", device="cpu", embed=through(subject, "off", "float32"))
+        paths[name] = Variant(name=name, dtype="float32", device="cpu", embed=embed)
+    paths["plain"] = Variant(name="plain", dtype="float32", device="cpu", embed=through(subject, "off", "float32"))
     for dtype in dtypes:
         if dtype != "int8":
             name = f"torch {dtype}"
-            paths[name] = Path(name=name, dtype=dtype, device="cpu", embed=through(subject, "torch", dtype))
+            paths[name] = Variant(name=name, dtype=dtype, device="cpu", embed=through(subject, "torch", dtype))
         if _has_native(dtype):
             name = f"native {dtype}"
-            paths[name] = Path(name=name, dtype=dtype, device="cpu", embed=through(subject, "", dtype))
+            paths[name] = Variant(name=name, dtype=dtype, device="cpu", embed=through(subject, "", dtype))
     if torch.cuda.is_available():
         for dtype in (dtype for dtype in dtypes if dtype != "int8"):
             name = f"cuda {dtype}"
-            paths[name] = Path(name=name, dtype=dtype, device="cuda", embed=through(subject, "", dtype, "cuda"))
+            paths[name] = Variant(name=name, dtype=dtype, device="cuda", embed=through(subject, "", dtype, "cuda"))
     return paths
 
 
@@ -108,7 +108,7 @@ def through(subject: Subject, kernels: str, dtype: str, device: str = "cpu") -> 
 def make_embedder(subject: Subject, kernels: str, dtype: str, device: str = "cpu") -> Embedder:
     """An embedder whose twin was looked for with ELMO_KERNELS as given."""
     model = subject.model if device == "cpu" else copy.deepcopy(subject.model)  # an embedder moves its model
-    with choosing(kernels):
+    with kernels_set_to(kernels):
         return Embedder(model, subject.indexer, dtype=dtype, device=device)
 
 
@@ -117,7 +117,7 @@ def _baselines(subject: Subject) -> dict[str, Embed]:
         return {}
 
     def loop(sentences: Sentences) -> list[np.ndarray]:
-        return obvious_loop(subject.model, subject.indexer, sentences)
+        return baseline_loop(subject.model, subject.indexer, sentences)
 
     found: dict[str, Embed] = {"loop": loop, "loop sorted": by_length(loop)}
     if (allennlp := allennlp_embed(subject.model)) is not None:

@@ -30,7 +30,7 @@ def run(
     import elmo
     from elmo.analysis.geometry import layer_geometry
     from elmo.embed.dump.target import check_place
-    from elmo.embed.model_checksum import model_identity
+    from elmo.embed.model_checksum import model_checksum
     from elmo.files import atomic_file, sha256_file
     from elmo.text.lines import read_lines
 
@@ -45,7 +45,7 @@ def run(
         ),
         "vectors": {
             "name": embedder.name,
-            "sha256": model_identity(embedder),
+            "sha256": model_checksum(embedder),
             "trained": embedder.trained,
             "layers": embedder.num_layers,
         },

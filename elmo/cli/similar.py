@@ -121,11 +121,11 @@ def _sentences(embedder: Embedder, corpus: Path, paragraphs: bool) -> Iterator[t
 
 def _record(embedder: Embedder, queries: list[Query], found: Similar, corpus: Path) -> dict[str, Any]:
     import elmo
-    from elmo.embed.model_checksum import model_identity
+    from elmo.embed.model_checksum import model_checksum
     from elmo.files import sha256_file
 
     return {
-        "vectors": {"name": embedder.name, "trained": embedder.trained, "sha256": model_identity(embedder)},
+        "vectors": {"name": embedder.name, "trained": embedder.trained, "sha256": model_checksum(embedder)},
         "corpus": {
             "file": corpus.name,
             "sha256": None if str(corpus) == "-" else sha256_file(corpus),

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from elmo.embed.embedder import Embedder
-from elmo.embed.layer_choice import choose
+from elmo.embed.layer_choice import choose_layers
 from elmo.embed.lm import LanguageModel
 from elmo.embed.load import load
 from elmo.errors import ConfigError
@@ -118,7 +118,9 @@ class ElmoModel:
         sentences = [text.split() if isinstance(text, str) else list(text) for text in raw_sentences]
         embedder, P = self._lm.embedder, self._lm.embedder.model.config.lstm.proj_dim
         found: list[list[dict[str, Any]]] = [[] for _ in sentences]
-        for group, top in embedder.run(sentences, choose("top", embedder.num_layers), batch_size=self.batch_size or 32):
+        for group, top in embedder.run(
+            sentences, choose_layers("top", embedder.num_layers), batch_size=self.batch_size or 32
+        ):
             for row, number in enumerate(group):
                 n = len(sentences[number])
                 forward = self._best(top[0, row, :n, :P], topn, nodelimiters)  # the state before each word

@@ -11,7 +11,7 @@ from elmo.errors import DataError
 from elmo.files import atomic_file, explain_write
 
 
-def kept_array(path: Path, shape: tuple[int, ...], fill: Callable[[np.ndarray], None]) -> np.ndarray:
+def cached_array(path: Path, shape: tuple[int, ...], fill: Callable[[np.ndarray], None]) -> np.ndarray:
     """The float16 array at `path`, mapped; where there is none, `fill` fills it, whole or not at all."""
     if not path.exists():
         with explain_write(path):

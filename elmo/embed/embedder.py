@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from elmo.embed.layer_choice import Choice, LayerChoice, choose
+from elmo.embed.layer_choice import LayerChoice, LayerSpec, choose_layers
 from elmo.embed.pool import check_pooling, normalize, pool
 from elmo.embed.run.cpu import find_fast
 from elmo.embed.run.cuda import Bulk, find_bulk
@@ -111,7 +111,7 @@ class Embedder:
         self,
         texts: Any,
         *,
-        layers: LayerChoice = "average",  # all, top, average, a number, one weight a layer, a ScalarMix
+        layers: LayerSpec = "average",  # all, top, average, a number, one weight a layer, a ScalarMix
         batch_size: int = 256,  # most sentences at once
         max_tokens: int = 8192,  # most padded tokens at once
         output: str = "numpy",  # numpy, torch
@@ -134,7 +134,7 @@ class Embedder:
         self,
         sentences: Any,
         *,
-        layers: LayerChoice = "average",
+        layers: LayerSpec = "average",
         pooling: str = "mean",  # mean, max
         batch_size: int = 256,
         max_tokens: int = 8192,
@@ -145,7 +145,7 @@ class Embedder:
     ) -> Any:
         """One vector a sentence, pooled over its tokens: (D,) for one, (N, D) for several."""
         given = normalize_input(sentences, self._tokenize)
-        choice = choose(layers, self.num_layers)
+        choice = choose_layers(layers, self.num_layers)
         shape = (len(choice.matrix), self.dim) if choice.stacked else (self.dim,)
         result = np.zeros((len(given.sentences), *shape), dtype=self._numpy_dtype())  # (N, D)
         pooled = self.pooled(
@@ -168,7 +168,7 @@ class Embedder:
         self,
         sentences: Iterable[Sequence[str]],
         *,
-        layers: LayerChoice = "average",
+        layers: LayerSpec = "average",
         batch_size: int = 256,
         max_tokens: int = 8192,
         output: str = "numpy",
@@ -177,7 +177,7 @@ class Embedder:
         if output not in ("numpy", "torch"):
             raise ConfigError(f"output is {output!r}; expected numpy or torch.")
         _check_sizes(batch_size, max_tokens)
-        choice = choose(layers, self.num_layers)
+        choice = choose_layers(layers, self.num_layers)
         on_host = output == "numpy"
         if (found := self._in_bulk()) is not None:
             bulk, initial = found
@@ -200,7 +200,7 @@ class Embedder:
         self,
         sentences: Iterable[Sequence[str]],
         *,
-        layers: LayerChoice = "average",
+        layers: LayerSpec = "average",
         pooling: str = "mean",  # mean, max
         batch_size: int = 256,
         max_tokens: int = 8192,
@@ -213,7 +213,7 @@ class Embedder:
             for vectors in self.stream(sentences, layers=layers, batch_size=batch_size, max_tokens=max_tokens):
                 yield pool(vectors, pooling)[None], vectors.shape[-2]
             return
-        choice, (bulk, initial), most = choose(layers, self.num_layers), found, BULK_BATCHES * max_tokens
+        choice, (bulk, initial), most = choose_layers(layers, self.num_layers), found, BULK_BATCHES * max_tokens
         for pooled, num_tokens in bulk.pooled(sentences, choice, initial, pooling, max_tokens=most):
             yield (pooled if choice.stacked else pooled[:, 0]).numpy(), num_tokens
 
@@ -232,7 +232,7 @@ class Embedder:
         return self._batches.carried.state
 
     def run(
-        self, sentences: Sequence[Sequence[str]], choice: Choice, *, batch_size: int = 256, max_tokens: int = 8192
+        self, sentences: Sequence[Sequence[str]], choice: LayerChoice, *, batch_size: int = 256, max_tokens: int = 8192
     ) -> Iterator[tuple[np.ndarray, Tensor]]:
         """Batch by batch: which sentences, and their chosen layers (K, B, T, D), boundaries included, zero-padded."""
         return self._batches.run(sentences, choice, self.state, batch_size, max_tokens)

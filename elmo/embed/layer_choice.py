@@ -17,11 +17,11 @@ from torch import Tensor
 from elmo.errors import ConfigError
 from elmo.model.mix import ScalarMix
 
-LayerChoice = str | int | Sequence[float] | ScalarMix
+LayerSpec = str | int | Sequence[float] | ScalarMix
 
 
 @dataclass(frozen=True)
-class Choice:
+class LayerChoice:
     """Rows of `matrix` (K, L+1) are the vectors wanted of each token; `stacked` keeps the axis K in the result."""
 
     matrix: Tensor
@@ -36,16 +36,16 @@ class Choice:
         return torch.einsum("kl,lbtd->kbtd", self.matrix.to(layers), layers)
 
 
-def choose(layers: LayerChoice, num_layers: int) -> Choice:
+def choose_layers(layers: LayerSpec, num_layers: int) -> LayerChoice:
     """all, top, average, a layer's number, one weight a layer, or a learned mix."""
     if isinstance(layers, ScalarMix):
-        return Choice(_mix_row(layers, num_layers)[None], stacked=False)
+        return LayerChoice(_mix_row(layers, num_layers)[None], stacked=False)
     if isinstance(layers, int) and not isinstance(layers, bool):
         if not -num_layers <= layers < num_layers:
             raise ConfigError(f"layer {layers} was asked for; the model has layers 0 to {num_layers - 1}.")
-        return Choice(torch.eye(num_layers)[[layers]], stacked=False)
+        return LayerChoice(torch.eye(num_layers)[[layers]], stacked=False)
     if isinstance(layers, str):
-        return _named(num_layers).get(layers) or choose(_parse(layers, num_layers), num_layers)
+        return _named(num_layers).get(layers) or choose_layers(_parse(layers, num_layers), num_layers)
     if isinstance(layers, bool) or not isinstance(layers, Iterable):
         raise ConfigError(f"layers is {layers}; expected a layer's name, number, or weights.")
     weights = [float(w) for w in layers]
@@ -53,13 +53,17 @@ def choose(layers: LayerChoice, num_layers: int) -> Choice:
         raise ConfigError(f"layer weights are {weights}; expected finite numbers.")
     if len(weights) != num_layers:
         raise ConfigError(f"{len(weights)} layer weights were given; the model has {num_layers} layers.")
-    return Choice(torch.tensor([weights]), stacked=False)
+    return LayerChoice(torch.tensor([weights]), stacked=False)
 
 
 @functools.cache  # callers of one sentence at a time would feel it
-def _named(num_layers: int) -> dict[str, Choice]:
+def _named(num_layers: int) -> dict[str, LayerChoice]:
     eye = torch.eye(num_layers)
-    return {"all": Choice(eye, True), "top": Choice(eye[-1:], False), "average": Choice(eye.mean(0)[None], False)}
+    return {
+        "all": LayerChoice(eye, True),
+        "top": LayerChoice(eye[-1:], False),
+        "average": LayerChoice(eye.mean(0)[None], False),
+    }
 
 
 def _parse(text: str, num_layers: int) -> int | list[float]:

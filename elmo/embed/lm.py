@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from elmo.embed.embedder import Embedder
-from elmo.embed.layer_choice import choose
+from elmo.embed.layer_choice import choose_layers
 from elmo.errors import ConfigError, WeightsError
 from elmo.model.head import Head
 from elmo.text.batch import windows_of
@@ -152,7 +152,9 @@ class LanguageModel:
         """Top states a batch: which sentences, forward (B, T, P), backward (B, T, P)."""
         P = self.embedder.model.config.lstm.proj_dim
         rows = 1 if self.embedder.state == "carry" else 256  # carried: one row, sentence after sentence
-        for group, layers in self.embedder.run(sentences, choose("top", self.embedder.num_layers), batch_size=rows):
+        for group, layers in self.embedder.run(
+            sentences, choose_layers("top", self.embedder.num_layers), batch_size=rows
+        ):
             yield group, layers[0, :, :, :P], layers[0, :, :, P:]
 
     def _score(self, numbered: list[tuple[int, Sequence[str]]], forward: Tensor, backward: Tensor) -> dict[int, Scores]:

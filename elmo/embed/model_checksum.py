@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from elmo.embed.embedder import Embedder
 
 
-def model_identity(embedder: Embedder) -> str:
+def model_checksum(embedder: Embedder) -> str:
     """A checksum of everything in a model that shapes its vectors, the same for every file it may lie in.
 
     The softmax does not shape them: it is left out, and left on disk where it still is.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from elmo.embed.layer_choice import choose
+from elmo.embed.layer_choice import choose_layers
 from elmo.embed.run.chunks import sweep
 from elmo.embed.word_cache import WordVectors
 from elmo.model.bilm import BiLM
@@ -22,7 +22,7 @@ WARM_UP = (
 
 def warm_state(model: BiLM, indexer: Indexer) -> State:
     """One row's memory (directions, L, 1, ·) after the warm-up text, computed plainly, whatever else was embedded."""
-    state, choice = model.zero_state(1), choose("top", model.config.num_layers)
+    state, choice = model.zero_state(1), choose_layers("top", model.config.num_layers)
     sentences = [text.split() for text in WARM_UP]
     table, rows = WordVectors(model, indexer, capacity=0).table(sentences)
     for sentence in sentences:

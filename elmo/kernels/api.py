@@ -1,6 +1,6 @@
 """Faster twins of what `elmo.model` computes in plain form, found by operation, device and dtype.
 
-    twin = kernels.find("bilm", "cpu", "float32")
+    twin = kernels.find_kernel("bilm", "cpu", "float32")
     if twin is not None: fast = twin(model)
 
 The plain versions define the truth; a twin gives the same numbers sooner, or there is none and `find` says None.
@@ -27,14 +27,14 @@ CHOICES = ("", "torch", "avx2", "off")
 Maker = Callable[[str, str], Callable[..., Any] | None]  # ELMO_KERNELS's choice and a dtype to a twin, if it can
 
 
-def find(op: str, device: str, dtype: str) -> Callable[..., Any] | None:
+def find_kernel(op: str, device: str, dtype: str) -> Callable[..., Any] | None:
     """The best twin of an operation here, or None where only the plain version exists or ELMO_KERNELS=off."""
-    choice = chosen()
+    choice = requested_kernels()
     makers = {} if choice == "off" else TWINS.get((op, device.split(":")[0]), {})
     return next((twin for maker in makers.get(dtype, ()) if (twin := maker(choice, dtype)) is not None), None)
 
 
-def chosen() -> str:
+def requested_kernels() -> str:
     """What ELMO_KERNELS says; "" where it says nothing."""
     choice = os.environ.get("ELMO_KERNELS", "").lower()
     if choice not in CHOICES:
@@ -43,7 +43,7 @@ def chosen() -> str:
 
 
 @contextlib.contextmanager
-def choosing(choice: str) -> Iterator[None]:
+def kernels_set_to(choice: str) -> Iterator[None]:
     """ELMO_KERNELS set to a choice inside, and as it was after."""
     before = os.environ.get("ELMO_KERNELS")
     os.environ["ELMO_KERNELS"] = choice
@@ -57,8 +57,8 @@ def choosing(choice: str) -> Iterator[None]:
 
 def describe() -> dict[str, str]:
     """What `find` would use on this CPU, for `elmo doctor`. Nothing is compiled and nothing is written."""
-    if chosen() in ("off", "torch"):
-        return {"cpu_kernels": f"{chosen()} (ELMO_KERNELS)"}
+    if requested_kernels() in ("off", "torch"):
+        return {"cpu_kernels": f"{requested_kernels()} (ELMO_KERNELS)"}
     try:
         level = processor_level()
         path = library_path(level)

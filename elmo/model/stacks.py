@@ -11,25 +11,25 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from elmo.kernels.api import find
+from elmo.kernels.api import find_kernel
 from elmo.model.lstm import LSTMStack, ProjectedLSTM, State
 
 
-def read_rows(
+def run_stacks(
     stacks: nn.ModuleList, x: Tensor, state: State, fresh: Tensor | None = None, dropout: float = 0.0
 ) -> tuple[Tensor, State]:
     """Top outputs (D, B, T, P) of token vectors x (D, B, T, P), and the states after the last step.
 
     `state` is h (D, L, B, P), c (D, L, B, H); `fresh` (D, B, T) is true where a row forgets before a step.
     """
-    bilstm = find("bilstm", x.device.type, str(x.dtype).removeprefix("torch."))
+    bilstm = find_kernel("bilstm", x.device.type, str(x.dtype).removeprefix("torch."))
     projects = any(name.endswith("projection") for name, _ in stacks.named_parameters())
     if bilstm is None or not projects:
-        return plain_rows(stacks, x, state, fresh, dropout)
-    return fused_rows(bilstm, stacks, x, state, fresh, dropout)
+        return run_stacks_plain(stacks, x, state, fresh, dropout)
+    return run_stacks_fused(bilstm, stacks, x, state, fresh, dropout)
 
 
-def plain_rows(
+def run_stacks_plain(
     stacks: nn.ModuleList, x: Tensor, state: State, fresh: Tensor | None, dropout: float
 ) -> tuple[Tensor, State]:
     """One stack after the other."""
@@ -42,7 +42,7 @@ def plain_rows(
     return torch.stack(tops), State(torch.stack([s.h for s in states]), torch.stack([s.c for s in states]))
 
 
-def fused_rows(
+def run_stacks_fused(
     bilstm: Callable[..., Any],
     stacks: nn.ModuleList,
     x: Tensor,

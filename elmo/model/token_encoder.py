@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from elmo.kernels.api import find
+from elmo.kernels.api import find_kernel
 from elmo.model.config import BiLMConfig, CharConfig
 
 
@@ -77,7 +77,7 @@ class CharCNN(nn.Module):
         table = _with_padding_row(self.table)
         kind = ids.device.type
         dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else table.dtype
-        strongest_windows = find("strongest_windows", kind, str(dtype).removeprefix("torch."))
+        strongest_windows = find_kernel("strongest_windows", kind, str(dtype).removeprefix("torch."))
         if strongest_windows is not None:
             weights, biases = zip(*((c.weight, c.bias) for c in self.convolutions), strict=True)
             answers: Tensor = strongest_windows(ids, table, list(weights), list(biases), dtype)

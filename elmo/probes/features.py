@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from elmo.embed.disk_cache import kept_array
+from elmo.embed.disk_cache import cached_array
 from elmo.errors import DataError
 from elmo.probes.vector_source import VectorSource
 from elmo.progress import Progress
@@ -35,7 +35,7 @@ def gather(
         _fill(result, source, sentences, label, show)
         return result
     path = cache / f"{_key(source, sentences)}.npy"
-    return kept_array(path, shape, lambda mapped: _fill(mapped, source, sentences, label, show))
+    return cached_array(path, shape, lambda mapped: _fill(mapped, source, sentences, label, show))
 
 
 def _fill(

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from elmo.embed.embedder import Embedder
-from elmo.embed.model_checksum import model_identity
+from elmo.embed.model_checksum import model_checksum
 from elmo.errors import ConfigError, DataError
 from elmo.text.lines import read_lines
 from elmo.text.word2vec_format import as_vector, vector_lines
@@ -66,7 +66,7 @@ class ModelVectors:
 
     @functools.cached_property
     def _sha256(self) -> str:
-        return model_identity(self.embedder)  # asked for with every text, over all weights
+        return model_checksum(self.embedder)  # asked for with every text, over all weights
 
     def identity(self) -> dict[str, Any]:
         return {

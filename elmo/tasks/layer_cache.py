@@ -18,9 +18,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from elmo.embed.disk_cache import kept_array
+from elmo.embed.disk_cache import cached_array
 from elmo.embed.embedder import Embedder
-from elmo.embed.model_checksum import model_identity
+from elmo.embed.model_checksum import model_checksum
 from elmo.errors import ConfigError, DataError
 from elmo.files import cache_home
 from elmo.progress import Progress
@@ -134,12 +134,12 @@ class LayerSource:
         shape = self._shape(sentences)
         if not path.exists():
             log.info("layers of %d tokens go to %s", shape[0], path)
-        return kept_array(path, shape, lambda block: self._fill(block, sentences, show))
+        return cached_array(path, shape, lambda block: self._fill(block, sentences, show))
 
 
 def model_sha256(embedder: Embedder) -> str:
     """Of the model, the state policy and the precision: what a sentence's vectors depend on."""
-    return hashlib.sha256(f"{model_identity(embedder)} {embedder.state} {embedder.dtype}".encode()).hexdigest()
+    return hashlib.sha256(f"{model_checksum(embedder)} {embedder.state} {embedder.dtype}".encode()).hexdigest()
 
 
 def text_sha256(sentences: Iterable[Sequence[str]]) -> str:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Literal
 
 from elmo.errors import ConfigError, DataError
-from elmo.files import need, open_bytes
+from elmo.files import open_bytes, require_extra
 
 log = logging.getLogger(__name__)
 
@@ -99,7 +99,7 @@ def _blocks(path: str | Path) -> Iterator[bytes]:
     """A file's bytes, decompressed, about BLOCK_BYTES at a time; a cut or damaged file is a DataError."""
     reached = 0
     zst = Path(path).suffix == ".zst"
-    damage = (*_DAMAGE, need("zstandard", "zstd").ZstdError) if zst else _DAMAGE
+    damage = (*_DAMAGE, require_extra("zstandard", "zstd").ZstdError) if zst else _DAMAGE
     blocks = _zst_blocks(path) if zst else _plain_blocks(path)
     try:
         for block in blocks:
@@ -124,7 +124,7 @@ def _plain_blocks(path: str | Path) -> Iterator[bytes]:
 
 def _zst_blocks(path: str | Path) -> Iterator[bytes]:
     """All frames of a .zst file; unlike zstandard's own reader this one notices when the last frame is cut short."""
-    zstandard = need("zstandard", "zstd")
+    zstandard = require_extra("zstandard", "zstd")
     open_bytes(path).close()  # for its errors: no such file, a folder
     with open(path, "rb") as file:
         frame = None

@@ -20,7 +20,7 @@ from functools import lru_cache, partial
 from typing import Any, NamedTuple, Protocol
 
 from elmo.errors import ConfigError, DataError
-from elmo.files import need
+from elmo.files import require_extra
 
 log = logging.getLogger(__name__)
 
@@ -142,7 +142,7 @@ def _ranges(runs: list[tuple[int, int]]) -> str:
 
 
 def _spacy_tokenizer(language: str) -> Tokenizer:
-    spacy = need("spacy", "spacy")
+    spacy = require_extra("spacy", "spacy")
     try:
         cut = spacy.blank(language).tokenizer
     except (ImportError, ValueError) as error:
@@ -161,10 +161,10 @@ def _spacy_tokenizer(language: str) -> Tokenizer:
 
 
 def _moses_tokenizer(language: str) -> Tokenizer:
-    sacremoses = need("sacremoses", "moses")
+    sacremoses = require_extra("sacremoses", "moses")
     if not re.fullmatch(r"[a-z]{2,3}", language):
         raise ConfigError(f"{language!r} is not a language code.", "Write moses:en, moses:de, moses:fr ...")
-    if language not in need("sacremoses.corpus", "moses").NonbreakingPrefixes().available_langs:
+    if language not in require_extra("sacremoses.corpus", "moses").NonbreakingPrefixes().available_langs:
         log.warning("Moses has no abbreviations for %r and uses its English ones.", language)
     moses: Any = sacremoses.MosesTokenizer(lang=language)
 

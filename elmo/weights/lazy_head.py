@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from elmo.model.head import SoftmaxHead
 
 
-class LateHead(SoftmaxHead):
+class LazyHead(SoftmaxHead):
     """A SoftmaxHead that reads its rows, frozen, when one is first looked at, and is a plain one from then on."""
 
     def __init__(self, vocab_size: int, read: Callable[[], tuple[Tensor, Tensor]]) -> None:

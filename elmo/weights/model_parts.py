@@ -16,7 +16,7 @@ from torch.overrides import TorchFunctionMode
 from elmo.errors import WeightsError
 from elmo.model.bilm import BiLM
 from elmo.model.config import BiLMConfig
-from elmo.weights.lazy_head import LateHead
+from elmo.weights.lazy_head import LazyHead
 
 log = logging.getLogger(__name__)
 
@@ -59,7 +59,7 @@ def build(parts: ModelParts, *, allow_nonfinite: bool = False) -> BiLM:
     check_shapes(parts.tensors, {n: s for n, s in expected.items() if n not in later}, parts.source)
     if head is not None and parts.read_head is not None:
         rows = functools.partial(_head_rows, parts.read_head, later, parts.source, allow_nonfinite)
-        model.head = LateHead(head.vocab_size, rows)
+        model.head = LazyHead(head.vocab_size, rows)
     tensors = {n: t.float() for n, t in parts.tensors.items()}
     model.load_state_dict(tensors, strict=not later and not (head and head.tied), assign=True)
     if head is not None and head.tied:

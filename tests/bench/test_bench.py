@@ -16,7 +16,7 @@ from elmo.bench.limit import operations
 from elmo.bench.run import BenchConfig, run_comparison
 from elmo.bench.sample import sentences_for
 from elmo.bench.table import comparison_table
-from elmo.bench.variants import Subject, make_embedder, paths_of
+from elmo.bench.variants import Subject, make_embedder, variants_of
 from elmo.errors import ConfigError, DataError
 from elmo.model.bilm import BiLM
 from elmo.model.config import BiLMConfig, CharConfig, LSTMConfig
@@ -48,7 +48,7 @@ def test_operations_are_those_of_a_hand_count():
 
 
 def test_every_path_gives_the_plain_vectors(subject):
-    paths = paths_of(subject, ["float32"])
+    paths = variants_of(subject, ["float32"])
     assert {"loop", "loop sorted", "plain", "torch float32"} <= set(paths)
     results = compare(subject, "bulk", SENTENCES, paths, {("cpu", "float32"): 1.0}, rounds=1)
     assert [result.path for result in results] == list(paths)
@@ -63,14 +63,14 @@ def test_every_path_gives_the_plain_vectors(subject):
 
 
 def test_one_at_a_time_has_nothing_to_sort(subject):
-    results = compare(subject, "single", SENTENCES[:1], paths_of(subject, ["float32"]), {}, rounds=1)
+    results = compare(subject, "single", SENTENCES[:1], variants_of(subject, ["float32"]), {}, rounds=1)
     assert "loop sorted" not in [result.path for result in results]
     assert {result.share_of_limit for result in results} == {None}
 
 
 def test_the_table_names_every_column(subject):
     peaks = {("cpu", "float32"): 100.0}
-    results = compare(subject, "single", SENTENCES[:1], paths_of(subject, ["float32"]), peaks, rounds=1)
+    results = compare(subject, "single", SENTENCES[:1], variants_of(subject, ["float32"]), peaks, rounds=1)
     lines = comparison_table(results, peaks).splitlines()
     assert "cpu float32 100" in lines[0]
     assert lines[1].split()[:6] == ["size", "feed", "path", "words/s", "spread", "x"]

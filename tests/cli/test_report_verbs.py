@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tasks"))
-sys.path.insert(0, str(Path(__file__).parents[1] / "analysis"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "report"))
 import made_records
 import tiny_tasks
 from test_task import SMALL, elmo

@@ -13,7 +13,7 @@ import pytest
 import torch
 from golden import SENTENCES, golden_batches, golden_embedder, golden_model
 
-from elmo.embed.layer_choice import choose
+from elmo.embed.layer_choice import choose_layers
 from elmo.embed.run import chunks as sweep_module
 from elmo.errors import ConfigError
 from elmo.model.mix import ScalarMix
@@ -90,7 +90,7 @@ def test_boundaries_that_nobody_asked_for_change_no_word(kernels: str, state: st
     monkeypatch.setenv("ELMO_KERNELS", kernels)
     embedder = golden_embedder("allennlp", state=state)
     found = embedder.layers(SENTENCES)  # a twin does not read the boundaries again for every sentence
-    for group, layers in embedder.run(SENTENCES, choose("all", 3)):  # here they are asked for
+    for group, layers in embedder.run(SENTENCES, choose_layers("all", 3)):  # here they are asked for
         for row, number in enumerate(group):
             whole = layers[:, row, 1 : len(SENTENCES[number]) + 1].numpy()
             np.testing.assert_allclose(found[number], whole, atol=1e-6)
@@ -233,7 +233,7 @@ def test_dtypes_are_chosen_by_name() -> None:
 
 def test_choosing_all_layers_copies_nothing() -> None:
     layers = torch.randn(3, 1, 2, 4)
-    assert choose("all", 3).apply(layers).data_ptr() == layers.data_ptr()
+    assert choose_layers("all", 3).apply(layers).data_ptr() == layers.data_ptr()
 
 
 def test_special_looking_tokens_are_text(embedder) -> None:

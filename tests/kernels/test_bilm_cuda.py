@@ -133,7 +133,7 @@ def test_few_words_and_none(lengths: list[int]) -> None:
 def test_layers_nobody_wants_are_not_computed(monkeypatch) -> None:
     model = make_model()
     table, words = make_table(model), np.array([4, 5], dtype=np.int32)
-    twin = CudaBiLM(model, record=False)
+    twin = CudaBiLM(model, use_graphs=False)
     monkeypatch.setattr(torch, "bmm", None)
     found = run(twin, table, words, [2], np.eye(3, dtype=np.float32)[:1])
     assert torch.equal(found[0], table[[4, 5]].repeat(1, 2).cpu())
@@ -182,7 +182,7 @@ def test_recorded_steps_equal_launched_ones(dtype: torch.dtype, lstm: dict[str, 
     model = make_model(dtype, scale=1.0, **lstm)
     table, words = make_table(model), np.random.default_rng(0).integers(2, 17, sum(LONG)).astype(np.int32)
     mix = np.eye(3, dtype=np.float32)
-    twins = CudaBiLM(model, record=False), CudaBiLM(model)
+    twins = CudaBiLM(model, use_graphs=False), CudaBiLM(model)
     for wanted in (mix[:2], mix, mix[:2]):  # graphs of fewer layers are as good as before when there are some of more
         assert torch.equal(*(run(twin, table, words, LONG, wanted) for twin in twins))
     check(model, LONG)

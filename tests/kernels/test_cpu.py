@@ -36,7 +36,7 @@ NATIVE = ("native", "avx2")
 
 
 def environment(twin: str) -> contextlib.AbstractContextManager[None]:
-    return kernels.choosing("" if twin == "native" else twin)
+    return kernels.kernels_set_to("" if twin == "native" else twin)
 
 
 @contextlib.contextmanager
@@ -452,21 +452,19 @@ def test_slots_visit_every_token_once_in_order(lengths, num_slots, reverse):
 
 def test_the_switch_chooses_the_twin():
     with environment("off"):
-        assert kernels.find("bilm", "cpu", "float32") is None
+        assert kernels.find_kernel("bilm", "cpu", "float32") is None
     with environment("torch"):
-        assert kernels.find("bilm", "cpu", "float32").func is TorchBiLM
-        assert kernels.find("bilm", "cpu", "int8") is None
+        assert kernels.find_kernel("bilm", "cpu", "float32").func is TorchBiLM
+        assert kernels.find_kernel("bilm", "cpu", "int8") is None
     with environment("native"):
-        assert kernels.find("bilm", "cpu", "float64") is None
-        assert kernels.find("no such thing", "cpu", "float32") is None
+        assert kernels.find_kernel("bilm", "cpu", "float64") is None
+        assert kernels.find_kernel("no such thing", "cpu", "float32") is None
     with environment("fast"), pytest.raises(ConfigError):
-        kernels.find("bilm", "cpu", "float32")
+        kernels.find_kernel("bilm", "cpu", "float32")
 
 
 def found_in_a_new_process(home: Path, path: str) -> str:
-    code = (
-        "import elmo.kernels as k; print(k.describe()['cpu_kernels'], k.find('bilm', 'cpu', 'float32').func.__name__)"
-    )
+    code = "import elmo.kernels.api as k; print(k.describe()['cpu_kernels'], k.find_kernel('bilm', 'cpu', 'float32').func.__name__)"
     variables = {"ELMO_HOME": str(home), "PATH": path, "HOME": str(home), "PYTHONPATH": str(ROOT)}
     done = subprocess.run([sys.executable, "-c", code], env=variables, capture_output=True, text=True, check=True)
     return done.stdout + done.stderr

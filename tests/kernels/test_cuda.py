@@ -23,7 +23,7 @@ from elmo.kernels.cuda.wavefront import by_step
 from elmo.model.config import CharConfig, LSTMConfig
 from elmo.model.head import SoftmaxHead
 from elmo.model.lstm import LSTMStack, State
-from elmo.model.stacks import fused_rows, plain_rows
+from elmo.model.stacks import run_stacks_fused, run_stacks_plain
 from elmo.model.token_encoder import CharCNN, _with_padding_row
 from elmo.pretrain.train.objective import sampled_softmax_loss
 from elmo.pretrain.train.sampler import Sample, draw
@@ -78,7 +78,9 @@ def test_fused_rows_equal_the_plain_ones(sizes, resets, clip, skip, layers, D, d
     # the two round at other places; beside a clip, this switches single gradients off or on: often where it binds often
     limit = {torch.float32: 2e-4 if CUDA and clip else 2e-5, torch.bfloat16: 0.08}[dtype]
     switching = {torch.float32: (1e-3, 0.05) if CUDA else (2e-5, 2e-5), torch.bfloat16: (0.25, 0.25)}[dtype]
-    for number, (mine, truth) in enumerate(zip(run(partial(fused_rows, bilstm)), run(plain_rows), strict=True)):
+    for number, (mine, truth) in enumerate(
+        zip(run(partial(run_stacks_fused, bilstm)), run(run_stacks_plain), strict=True)
+    ):
         assert torch.isfinite(mine).all()
         allowed = switching[number > 2] if clip == 0.25 else limit  # numbers 0 to 2 are values
         assert relative(mine, truth) < allowed, (number, relative(mine, truth))
@@ -111,8 +113,8 @@ def test_what_dropout_leaves_is_what_the_plain_stacks_read(skip, monkeypatch) ->
         assert given.grad is not None
         return [out, given.grad, *(p.grad for p in mine.parameters() if p.grad is not None)]
 
-    fused = run(partial(fused_rows, bilstm), [left[0]])
-    plain = run(plain_rows, [left[layer, d] for d in range(2) for layer in range(L)])
+    fused = run(partial(run_stacks_fused, bilstm), [left[0]])
+    plain = run(run_stacks_plain, [left[layer, d] for d in range(2) for layer in range(L)])
     for mine, truth in zip(fused, plain, strict=True):
         assert relative(mine, truth) < 2e-5
 
@@ -121,7 +123,7 @@ def test_a_second_backward_is_refused() -> None:
     """Gates and outputs were overwritten by their gradients."""
     stacks = nn.ModuleList(LSTMStack(LSTMConfig(num_layers=1, cell_dim=16, proj_dim=8)) for _ in range(2)).to(DEVICE)
     state = State(torch.zeros(2, 1, 2, 8, device=DEVICE), torch.zeros(2, 1, 2, 16, device=DEVICE))
-    out, _ = fused_rows(bilstm, stacks, torch.randn(2, 2, 3, 8, device=DEVICE), state, None, 0.0)
+    out, _ = run_stacks_fused(bilstm, stacks, torch.randn(2, 2, 3, 8, device=DEVICE), state, None, 0.0)
     out.sum().backward(retain_graph=True)
     with pytest.raises(RuntimeError, match="backward once"):
         out.sum().backward()
@@ -134,9 +136,9 @@ def test_without_a_gradient_the_numbers_are_the_same(resets) -> None:
     x = torch.randn(2, 5, 7, 24, device=DEVICE)
     state = State(torch.randn(2, 2, 5, 24, device=DEVICE) * 0.3, torch.randn(2, 2, 5, 48, device=DEVICE) * 0.3)
     fresh = torch.rand(2, 5, 7, device=DEVICE) < 0.3 if resets else None
-    kept, after = fused_rows(bilstm, stacks, x, state, fresh, 0.0)
+    kept, after = run_stacks_fused(bilstm, stacks, x, state, fresh, 0.0)
     with torch.no_grad():
-        found, found_after = fused_rows(bilstm, stacks, x, state, fresh, 0.0)
+        found, found_after = run_stacks_fused(bilstm, stacks, x, state, fresh, 0.0)
     assert kept.requires_grad
     assert not found.requires_grad
     for mine, truth in ((found, kept), (found_after.h, after.h), (found_after.c, after.c)):

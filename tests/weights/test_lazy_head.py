@@ -17,7 +17,7 @@ from test_store import make_manifest
 import elmo
 from elmo.embed.lm import LanguageModel
 from elmo.errors import WeightsError
-from elmo.weights.lazy_head import LateHead
+from elmo.weights.lazy_head import LazyHead
 from elmo.weights.model_parts import build
 from elmo.weights.store import read_store, save_store
 
@@ -34,7 +34,7 @@ def test_vectors_do_not_read_it_and_scores_do(stored):
     embedder = elmo.load(stored, device="cpu")
     embedder.embed("the bank of the river .")
     head = embedder.model.head
-    assert isinstance(head, LateHead)
+    assert isinstance(head, LazyHead)
     assert not head.is_read
     found = LanguageModel(embedder).scores("the bank of the river .")
     assert head.is_read
@@ -55,7 +55,7 @@ def test_a_state_dict_and_a_copy_are_whole(stored):
     whole = build(read_store(stored)).state_dict()
     late = build(read_store(stored, late_head=True))
     duplicate = copy.deepcopy(late)
-    assert isinstance(duplicate.head, LateHead)
+    assert isinstance(duplicate.head, LazyHead)
     assert duplicate.head.is_read
     for model in (late, duplicate):
         assert model.state_dict().keys() == whole.keys()

@@ -25,7 +25,7 @@ from elmo.embed.dump.plan import Unchanged, layout_of, make_plan
 from elmo.embed.dump.target import STDOUT, Target, check_target, exists_error, is_stream
 from elmo.embed.dump.write_jsonl import json_line
 from elmo.embed.embedder import Embedder
-from elmo.embed.layer_choice import Choice, choose
+from elmo.embed.layer_choice import LayerChoice, choose_layers
 from elmo.embed.pool import pool
 from elmo.errors import ConfigError, OutputError
 from elmo.files import open_bytes
@@ -86,7 +86,7 @@ class _Job:
 
     def __init__(self, embedder: Embedder, source: str | Path, target: Target, options: DumpOptions, say: Say) -> None:
         self.embedder, self.source, self.target, self.options, self.say = embedder, source, target, options, say
-        self.choice: Choice = choose(options.layers, embedder.num_layers)
+        self.choice: LayerChoice = choose_layers(options.layers, embedder.num_layers)
         self.layout: Layout = layout_of(embedder, self.choice, options)
         self.summary = DumpSummary(path=str(target.path), format=target.format)
         self.progress = Progress("embedding", None, show=options.show_progress)

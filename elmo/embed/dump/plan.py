@@ -17,20 +17,22 @@ from elmo.embed.dump.options import DumpOptions
 from elmo.embed.dump.part_file import Layout
 from elmo.embed.dump.target import is_stream
 from elmo.embed.embedder import Embedder
-from elmo.embed.layer_choice import Choice
-from elmo.embed.model_checksum import model_identity
+from elmo.embed.layer_choice import LayerChoice
+from elmo.embed.model_checksum import model_checksum
 from elmo.errors import DataError
 from elmo.files import sha256_file
 
 
-def make_plan(embedder: Embedder, source: str | Path, choice: Choice, format_name: str, options: DumpOptions) -> Plan:
+def make_plan(
+    embedder: Embedder, source: str | Path, choice: LayerChoice, format_name: str, options: DumpOptions
+) -> Plan:
     """The plan of a run, ready for JSON."""
     layout = layout_of(embedder, choice, options)
     return {
         "version": 1,
         "elmo": __version__,
         "input": _input_identity(source),
-        "model": {"name": embedder.name, "sha256": model_identity(embedder)},
+        "model": {"name": embedder.name, "sha256": model_checksum(embedder)},
         "text": {"tokenizer": embedder.tokenizer_name, "errors": options.errors},
         "vectors": {"layers": choice.matrix.tolist(), "pool": options.pool, "layout": dataclasses.asdict(layout)},
         "compute": {
@@ -49,7 +51,7 @@ def make_plan(embedder: Embedder, source: str | Path, choice: Choice, format_nam
     }
 
 
-def layout_of(embedder: Embedder, choice: Choice, options: DumpOptions) -> Layout:
+def layout_of(embedder: Embedder, choice: LayerChoice, options: DumpOptions) -> Layout:
     """How the vectors of this run are stored."""
     return Layout(
         num_kept=len(choice.matrix),

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from elmo.embed.dump.options import FORMATS, DumpOptions
 from elmo.errors import ConfigError, DataError, OutputError
-from elmo.files import COMPRESSED, need
+from elmo.files import COMPRESSED, require_extra
 
 STDOUT = "-"
 _SUFFIXES = {
@@ -72,9 +72,9 @@ def format_of(target: str | Path, asked: str | None) -> str:
     if packed and found != "jsonl":
         raise ConfigError(f"{suffixes[-1]} compresses jsonl only, not {found}.", "Drop the suffix.")
     if packed and suffixes[-1] == ".zst":
-        need("zstandard", "zstd")
+        require_extra("zstandard", "zstd")
     if found == "parquet":
-        need("pyarrow", "parquet")
+        require_extra("pyarrow", "parquet")
     return found
 
 

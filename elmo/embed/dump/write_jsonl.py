@@ -18,7 +18,7 @@ from typing import IO, cast
 import numpy as np
 
 from elmo.embed.dump.part_files import Parts
-from elmo.files import need
+from elmo.files import require_extra
 
 DIGITS = {"float32": 9, "float16": 5}  # that tell any two values apart
 
@@ -59,7 +59,7 @@ def _compressed(file: IO[bytes], suffix: str) -> Iterator[IO[bytes]]:
         with lzma.LZMAFile(file, "wb") as xz_stream:
             yield cast(IO[bytes], xz_stream)
     elif suffix == ".zst":
-        with need("zstandard", "zstd").ZstdCompressor().stream_writer(file, closefd=False) as zst_stream:
+        with require_extra("zstandard", "zstd").ZstdCompressor().stream_writer(file, closefd=False) as zst_stream:
             yield zst_stream
     else:
         yield file

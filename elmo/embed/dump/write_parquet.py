@@ -14,12 +14,12 @@ import numpy as np
 
 from elmo.embed.dump.part_file import Layout, Part
 from elmo.embed.dump.part_files import Parts
-from elmo.files import need
+from elmo.files import require_extra
 
 
 def write_parquet(path: Path, parts: Parts) -> None:
     """Streams block after block."""
-    pa, pq = need("pyarrow", "parquet"), need("pyarrow.parquet", "parquet")
+    pa, pq = require_extra("pyarrow", "parquet"), require_extra("pyarrow.parquet", "parquet")
     number = pa.float16() if parts.layout.dtype == "float16" else pa.float32()
     schema = pa.schema(
         [

@@ -9,14 +9,14 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from elmo.embed.layer_choice import Choice
+from elmo.embed.layer_choice import LayerChoice
 from elmo.model.bilm import BiLM
 from elmo.model.lstm import State
 
 CHUNK_TOKENS = 8192  # tokens whose gates are held at once: 8192 x 16384 floats are 0.5 GB at the original size
 
 
-def sweep(model: BiLM, tokens: Tensor, mask: Tensor | None, state: State, choice: Choice) -> tuple[Tensor, State]:
+def sweep(model: BiLM, tokens: Tensor, mask: Tensor | None, state: State, choice: LayerChoice) -> tuple[Tensor, State]:
     """Chosen layers (K, B, T, D) of token vectors (B, T, P), and the state after the batch. Without mask: all valid."""
     B, T, P = tokens.shape
     result = tokens.new_empty(len(choice.matrix), B, T, P * len(model.stacks))  # (K, B, T, D)

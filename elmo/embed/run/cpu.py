@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from elmo.embed.layer_choice import Choice
+from elmo.embed.layer_choice import LayerChoice
 from elmo.kernels import api as kernels
 from elmo.kernels.cpu.request import Contextual, States, make_work
 from elmo.model.bilm import BiLM
@@ -35,7 +35,7 @@ class FastPath:
         self,
         table: Tensor,
         sentences: Sequence[Sequence[int]],
-        choice: Choice,
+        choice: LayerChoice,
         initial: States,
         *,
         boundaries: bool = True,
@@ -74,5 +74,5 @@ def to_states(state: State) -> States:
 
 def find_fast(model: BiLM, device: str, dtype: str) -> FastPath | None:
     """The twin for this device and dtype, or None: compute plainly."""
-    maker = kernels.find("bilm", device, dtype)
+    maker = kernels.find_kernel("bilm", device, dtype)
     return None if maker is None else FastPath(model, maker)

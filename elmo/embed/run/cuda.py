@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from elmo.embed.layer_choice import Choice
+from elmo.embed.layer_choice import LayerChoice
 from elmo.embed.run.word_rows import FIRST_ROW, WordRows
 from elmo.kernels import api as kernels
 from elmo.model.bilm import BiLM
@@ -65,7 +65,7 @@ class Bulk:
             self._words.clear()
 
     def vectors(
-        self, sentences: Iterable[Sequence[str]], choice: Choice, initial: State, *, max_tokens: int, on_host: bool
+        self, sentences: Iterable[Sequence[str]], choice: LayerChoice, initial: State, *, max_tokens: int, on_host: bool
     ) -> Iterator[Tensor]:
         """(K, n, D) of each sentence in turn, memory of its own."""
         for started in self._ahead(sentences, choice, initial, max_tokens, None, on_host):
@@ -75,7 +75,7 @@ class Bulk:
                 yield vectors[:, begin:end].clone()
 
     def pooled(
-        self, sentences: Iterable[Sequence[str]], choice: Choice, initial: State, pooling: str, *, max_tokens: int
+        self, sentences: Iterable[Sequence[str]], choice: LayerChoice, initial: State, pooling: str, *, max_tokens: int
     ) -> Iterator[tuple[Tensor, int]]:
         """Window by window (n, K, D) on the host, one for each sentence, and how many tokens they were pooled from."""
         for started in self._ahead(sentences, choice, initial, max_tokens, pooling, True):
@@ -84,7 +84,7 @@ class Bulk:
     def _ahead(
         self,
         sentences: Iterable[Sequence[str]],
-        choice: Choice,
+        choice: LayerChoice,
         initial: State,
         max_tokens: int,
         pooling: str | None,
@@ -104,7 +104,7 @@ class Bulk:
             yield before
 
     def _start(
-        self, sentences: list[Sequence[str]], choice: Choice, initial: State, pooling: str | None, on_host: bool
+        self, sentences: list[Sequence[str]], choice: LayerChoice, initial: State, pooling: str | None, on_host: bool
     ) -> _Started:
         with self._lock:
             if self._twin is None:
@@ -147,5 +147,5 @@ class Bulk:
 
 def find_bulk(model: BiLM, indexer: Indexer, device: str, dtype: str, capacity: int) -> Bulk | None:
     """The twin for this device and dtype, or None: compute otherwise."""
-    maker = kernels.find("bilm_bulk", device, dtype)
+    maker = kernels.find_kernel("bilm_bulk", device, dtype)
     return None if maker is None else Bulk(model, indexer, maker, capacity)

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from elmo.embed.layer_choice import Choice
+from elmo.embed.layer_choice import LayerChoice
 from elmo.embed.run.chunks import sweep
 from elmo.embed.run.cpu import FastPath, to_states
 from elmo.embed.states import CarriedState, repeat
@@ -35,7 +35,7 @@ class Batches:
         self._starts: dict[str, States] = {}
 
     def run(
-        self, sentences: Sequence[Sequence[str]], choice: Choice, policy: str, batch_size: int, max_tokens: int
+        self, sentences: Sequence[Sequence[str]], choice: LayerChoice, policy: str, batch_size: int, max_tokens: int
     ) -> Iterator[tuple[np.ndarray, Tensor]]:
         """Batch by batch: which sentences, and their chosen layers (K, B, T, D), boundaries included, zero-padded."""
         with torch.inference_mode():
@@ -55,7 +55,7 @@ class Batches:
     def vectors(
         self,
         sentences: list[Sequence[str]],
-        choice: Choice,
+        choice: LayerChoice,
         policy: str,
         batch_size: int,
         max_tokens: int,
@@ -85,7 +85,7 @@ class Batches:
             self._warm = warm_state(self._model, self._indexer)
         return repeat(self._warm if policy == "warm" and self._warm else self._fresh, len(positions))
 
-    def _fast_vectors(self, sentences: list[Sequence[str]], choice: Choice, policy: str) -> Iterator[Tensor]:
+    def _fast_vectors(self, sentences: list[Sequence[str]], choice: LayerChoice, policy: str) -> Iterator[Tensor]:
         filled = np.array([row for row, sentence in enumerate(sentences) if len(sentence)], dtype=np.int64)
         if len(filled):
             table, rows = self._words.table(sentences)  # (2 + N, P)
@@ -107,7 +107,7 @@ class Batches:
         positions: np.ndarray,
         table: Tensor,
         rows: dict[str, int],
-        choice: Choice,
+        choice: LayerChoice,
         policy: str,
         pad_to: int | None = None,
     ) -> Tensor:
@@ -133,7 +133,7 @@ class Batches:
         """
         if policy not in self._starts:
             assert self._fast is not None
-            ends, nothing = [[0], [1]], Choice(torch.zeros(0, self._model.config.num_layers), stacked=True)
+            ends, nothing = [[0], [1]], LayerChoice(torch.zeros(0, self._model.config.num_layers), stacked=True)
             initial = to_states(self.initial(policy, torch.arange(2)))
             _, after = self._fast.contextualize(table, ends, nothing, initial, want_state=True)
             assert after is not None
@@ -148,7 +148,7 @@ class Batches:
         positions: np.ndarray,
         table: Tensor,
         rows: dict[str, int],
-        choice: Choice,
+        choice: LayerChoice,
         policy: str,
     ) -> Tensor:
         longest = max(map(len, sentences)) + 2

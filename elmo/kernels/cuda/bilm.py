@@ -31,7 +31,7 @@ TENSOR_RATE = 4e14
 class CudaBiLM:
     """A biLM's weights side by side. The LSTMs' are copies: later changes of the model are not seen."""
 
-    def __init__(self, model: Any, *, record: bool = True) -> None:  # a BiLM; its package may import us, not we it
+    def __init__(self, model: Any, *, use_graphs: bool = True) -> None:  # a BiLM; its package may import us, not we it
         self.model = model
         lstm = model.config.lstm
         kernel = model.stacks[0].layers[0].kernel
@@ -41,7 +41,7 @@ class CudaBiLM:
             lstm.num_layers,
             lstm.proj_dim,
         )
-        self._record = record
+        self._use_graphs = use_graphs
         cuda = self.device.type == "cuda"
         self._work = torch.cuda.Stream(self.device) if cuda else None
         self._copies = torch.cuda.Stream(self.device) if cuda else None
@@ -119,7 +119,7 @@ class CudaBiLM:
         if num_rows not in self._stretches:
             while len(self._stretches) >= MOST_BUCKETS:
                 self._stretches.popitem(last=False)
-            self._stretches[num_rows] = Stretch(self._layers, num_rows, record=self._record)
+            self._stretches[num_rows] = Stretch(self._layers, num_rows, use_graphs=self._use_graphs)
         self._stretches.move_to_end(num_rows)
         return self._stretches[num_rows]
 

@@ -10,7 +10,7 @@ import torch
 Result = TypeVar("Result")
 
 
-def record(launch: Callable[[], Result], pool: Any = None) -> tuple[torch.cuda.CUDAGraph, Result]:
+def capture_graph(launch: Callable[[], Result], pool: Any = None) -> tuple[torch.cuda.CUDAGraph, Result]:
     """The graph, and what `launch` returned while it was recorded: tensors that every replay fills anew.
 
     `launch` runs twice before: kernels are compiled and libraries set up before anything is recorded.

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from elmo.kernels.cuda.cells import hand_on
 from elmo.kernels.cuda.gates import Steps
-from elmo.kernels.cuda.graphs import record
+from elmo.kernels.cuda.graphs import capture_graph
 from elmo.kernels.cuda.wavefront import by_step, waves
 
 log = logging.getLogger(__name__)
@@ -72,7 +72,7 @@ class Stretch:
     `layers[l, :, :steps, :, :P]`. Before the first steps of a text it calls `start`.
     """
 
-    def __init__(self, layers: Layers, num_rows: int, *, record: bool) -> None:
+    def __init__(self, layers: Layers, num_rows: int, *, use_graphs: bool) -> None:
         L, D, P = layers.h.shape
         H = layers.c.shape[2]
         self._weights = layers
@@ -87,7 +87,7 @@ class Stretch:
         self._inner = like.new_empty(L * D, num_rows, H)  # sigmoid(o) * tanh(c)
         self._hidden = like.new_empty(L * D, num_rows, P)
         self._steps = Steps(self._rows[: L * D], layers.kernels, layers.biases)
-        self._record = record and like.is_cuda
+        self._use_graphs = use_graphs and like.is_cuda
         self._graphs: dict[tuple[int, int], torch.cuda.CUDAGraph] = {}
 
     def lengths(self, num_steps: int) -> list[int]:
@@ -105,7 +105,7 @@ class Stretch:
         """Layers 1 to `top` of the next so many steps."""
         if top == 0:
             return
-        graph = self._graph(steps, top) if self._record else None
+        graph = self._graph(steps, top) if self._use_graphs else None
         if graph is None:
             self._launch(steps, top)
         else:
@@ -116,10 +116,10 @@ class Stretch:
             carried = self._cells.clone(), self.layers[:, :, 0].clone()  # trying out moves the state
             try:
                 with torch.cuda.device(self._rows.device):
-                    self._graphs[steps, top], _ = record(lambda: self._launch(steps, top))
+                    self._graphs[steps, top], _ = capture_graph(lambda: self._launch(steps, top))
             except RuntimeError as error:
                 log.warning("steps could not be recorded as a CUDA graph and are launched one by one: %s", error)
-                self._record = False
+                self._use_graphs = False
                 return None
             finally:
                 self._cells.copy_(carried[0])

@@ -9,7 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from elmo.files import atomic_file, explain_write, need
+from elmo.files import atomic_file, explain_write, require_extra
 
 
 class RunLog:
@@ -24,8 +24,8 @@ class RunLog:
         self._file = open(path, "a", encoding="utf-8")  # noqa: SIM115 (closed by __exit__)
         self._board: Any = None
         if tensorboard:
-            need("tensorboard", "track")
-            writer = need("torch.utils.tensorboard", "track").SummaryWriter
+            require_extra("tensorboard", "track")
+            writer = require_extra("torch.utils.tensorboard", "track").SummaryWriter
             self._board = writer(str(path.parent / "tensorboard"), purge_step=step + 1)
 
     def __enter__(self) -> RunLog:

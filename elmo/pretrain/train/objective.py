@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from elmo.kernels.api import find
+from elmo.kernels.api import find_kernel
 from elmo.model.head import AdaptiveHead, SoftmaxHead
 from elmo.pretrain.train.sampler import Sample, expected_count
 
@@ -31,7 +31,7 @@ def sampled_softmax_loss(
     true_rows, true_bias = _rows(head, targets, sparse)
     rows, bias = _rows(head, sample.ids, sparse)
     true_logits = (hidden.float() * true_rows).sum(-1) + true_bias - true_count  # (N,)
-    fused = find("sampled_cross_entropy", hidden.device.type, str(hidden.dtype).removeprefix("torch."))
+    fused = find_kernel("sampled_cross_entropy", hidden.device.type, str(hidden.dtype).removeprefix("torch."))
     if fused is not None:
         loss: Tensor = fused(hidden, rows.to(hidden.dtype), bias - sample_count, true_logits, _hits(targets, sample, V))
         return loss

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from elmo.model.bilm import BiLM
 from elmo.model.lstm import State
-from elmo.model.stacks import read_rows
+from elmo.model.stacks import run_stacks
 from elmo.pretrain.data.prepared import PreparedData
 from elmo.pretrain.data.stream import ContinuousStream, Direction, LMBatch, sentence_batches
 from elmo.pretrain.train.type_inputs import distinct_vectors
@@ -107,7 +107,7 @@ class Evaluator:
         vectors, places = distinct_vectors(self.model, self.rows, inputs, self.dtype)  # (N, P)
         before = State(state.h.to(self.dtype), state.c)
         # padding is behind each row's text, so what is read there changes nothing that counts
-        top, after = read_rows(self.model.stacks, vectors[places], before)  # (D, B, T, P)
+        top, after = run_stacks(self.model.stacks, vectors[places], before)  # (D, B, T, P)
         return np.array([self._loss(top[d], direction) for d, direction in enumerate(directions)]), after
 
     def _loss(self, top: Tensor, direction: Direction) -> float:

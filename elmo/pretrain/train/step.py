@@ -12,11 +12,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from elmo.kernels.api import find
+from elmo.kernels.api import find_kernel
 from elmo.model.bilm import BiLM
 from elmo.model.head import AdaptiveHead, SoftmaxHead
 from elmo.model.lstm import State
-from elmo.model.stacks import read_rows
+from elmo.model.stacks import run_stacks
 from elmo.pretrain.config import RunConfig
 from elmo.pretrain.data.stream import LMBatch
 from elmo.pretrain.train.distributed import average_gradients, average_value, rank, world_size
@@ -74,7 +74,7 @@ class Stepper:
 
     def _can_record(self) -> bool:
         """Whether a step is the same run of kernels each time: not where the device must be asked in between."""
-        lstm = find("bilstm", self.device.type, str(self.dtype).removeprefix("torch."))
+        lstm = find_kernel("bilstm", self.device.type, str(self.dtype).removeprefix("torch."))
         fixed = isinstance(self.model.head, SoftmaxHead) and not self.sparse and self.config.train.accumulate == 1
         return lstm is not None and fixed
 
@@ -169,7 +169,7 @@ class Stepper:
         dropout = self.config.objective.dropout
         x = nn.functional.embedding(feed.places, vectors)  # (D, T, B, P); its backward is quicker than indexing's
         fresh = None if feed.fresh is None else feed.fresh.transpose(1, 2)
-        top, after = read_rows(self.model.stacks, x.transpose(1, 2), before, fresh, dropout)  # (D, B, T, P)
+        top, after = run_stacks(self.model.stacks, x.transpose(1, 2), before, fresh, dropout)  # (D, B, T, P)
         hidden = nn.functional.dropout(top.transpose(1, 2), dropout, self.model.training).flatten(1, 2)  # (D, T*B, P)
         samples = feed.samples
         losses = [self._loss(hidden[d], feed.targets[d], samples[d] if samples else None) for d in range(len(hidden))]

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from elmo.kernels.cuda.graphs import record
+from elmo.kernels.cuda.graphs import capture_graph
 from elmo.model.lstm import State
 from elmo.pretrain.train.feed import Feed
 
@@ -67,5 +67,5 @@ class Graphs:
             return self._gradients(feed, state)
 
         with torch.cuda.device(state.h.device):
-            graph, (losses, after) = record(step, self._pool)
+            graph, (losses, after) = capture_graph(step, self._pool)
         return _Recorded(graph, feed, losses, after, [parameter.grad for parameter in self._parameters])

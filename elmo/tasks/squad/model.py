@@ -41,7 +41,7 @@ class SQuADBatch:
 
 
 @dataclass(frozen=True)
-class Found:
+class SpanScores:
     """An answer as tokens of the passage, both included, and the model's probability of its two ends."""
 
     first: int
@@ -74,11 +74,11 @@ class SQuADModel(nn.Module):
         assert batch.ends is not None
         return span_loss(*self.scores(batch), batch.passage.mask, batch.starts, batch.ends)
 
-    def predict(self, batch: SQuADBatch) -> list[Found]:
+    def predict(self, batch: SQuADBatch) -> list[SpanScores]:
         """The best span of each passage."""
         first, last, probability = best_spans(*self.scores(batch), batch.passage.mask, self.max_answer)
         columns = (first.tolist(), last.tolist(), probability.tolist())
-        return [Found(*row) for row in zip(*columns, strict=True)]
+        return [SpanScores(*row) for row in zip(*columns, strict=True)]
 
     def scores(self, batch: SQuADBatch) -> tuple[Tensor, Tensor]:
         """Of each passage token as the answer's start and as its end, (B, T)."""

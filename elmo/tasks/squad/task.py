@@ -10,7 +10,7 @@ import torch
 
 from elmo.errors import DataError
 from elmo.tasks.squad.data import Example, make_example, read_examples
-from elmo.tasks.squad.model import Found, SQuADBatch, SQuADConfig, SQuADModel
+from elmo.tasks.squad.model import SpanScores, SQuADBatch, SQuADConfig, SQuADModel
 from elmo.tasks.squad.score import METRIC, score
 from elmo.tasks.task import Labels, Piece, Task
 from elmo.tasks.tokens import BatchMaker, TokenBatch
@@ -51,7 +51,7 @@ def _passages(examples: Sequence[Example], maker: BatchMaker) -> TokenBatch:
     return maker.joined([example.passage_sentences for example in examples])
 
 
-def score_found(gold: Sequence[Example], predicted: Sequence[Found]) -> dict[str, float]:
+def score_found(gold: Sequence[Example], predicted: Sequence[SpanScores]) -> dict[str, float]:
     return score(gold, [e.text_of(found.first, found.last) for e, found in zip(gold, predicted, strict=True)])
 
 
@@ -60,7 +60,7 @@ def from_text(fields: Sequence[str], tokenize: Tokenizer) -> Example:
     return make_example(fields[0], fields[1])
 
 
-def render(example: Example, found: Found) -> list[Piece]:
+def render(example: Example, found: SpanScores) -> list[Piece]:
     """The answer and how sure the model is, then the passage with the answer marked."""
     start, end = example.spans[found.first][0], example.spans[found.last][1]
     around = [Piece(example.context[:start].strip()), Piece(example.context[end:].strip())]
@@ -72,7 +72,7 @@ def render(example: Example, found: Found) -> list[Piece]:
     ]
 
 
-def as_json(example: Example, found: Found) -> dict[str, Any]:
+def as_json(example: Example, found: SpanScores) -> dict[str, Any]:
     start, end = example.spans[found.first][0], example.spans[found.last][1]
     return {
         "id": example.id,
