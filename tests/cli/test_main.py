@@ -103,7 +103,7 @@ def test_our_errors_become_message_hint_and_code(kind, code):
 
 def test_missing_extra_says_what_to_install():
     done = elmo(
-        "planted", before=verb("from elmo.files import require_extra\nneed('no_such_library', 'spacy', 'spaCy')")
+        "planted", before=verb("from elmo.files import require_extra\nrequire_extra('no_such_library', 'spacy', 'spaCy')")
     )
     assert done.returncode == 2
     assert "pip install 'elmo-lm[spacy]'" in done.stderr
