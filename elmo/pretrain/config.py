@@ -46,11 +46,13 @@ class ObjectiveConfig:
 class OptimConfig:
     """How the weights move."""
 
-    name: str = "adamw"  # adamw, adagrad
+    name: str = "adamw"  # adamw, adagrad, muon (Muon for matrices, AdamW for the rest)
     lr: float = 4e-3  # at its highest
-    weight_decay: float = 0.01  # adamw, matrices only
+    weight_decay: float = 0.01  # adamw, muon; vectors have none
     beta1: float = 0.9
     beta2: float = 0.98
+    momentum: float = 0.95  # muon, of the matrices
+    matrix_lr_ratio: float = 1.0  # muon: learning rate of the matrices / lr
     warmup: float = 0.02  # share of the run
     decay: str = "cosine"  # none, linear, cosine
     final: float = 0.02  # share of lr at the end of the decay
@@ -58,10 +60,15 @@ class OptimConfig:
     times_unroll: bool = False  # gradients of loss x steps, as the reference takes them
 
     def __post_init__(self) -> None:
-        if self.name not in ("adamw", "adagrad") or self.decay not in ("none", "linear", "cosine"):
+        if self.name not in ("adamw", "adagrad", "muon") or self.decay not in ("none", "linear", "cosine"):
             raise ConfigError(f"optimizer {self.name!r} with decay {self.decay!r}; see `elmo pretrain --help`.")
         if not (self.lr > 0 and self.clip_norm > 0 and 0 <= self.warmup < 1 and 0 <= self.final <= 1):
             raise ConfigError(f"lr {self.lr}, clip_norm {self.clip_norm}, warmup {self.warmup}: out of range.")
+        if not (0 <= self.momentum < 1 and 0 < self.matrix_lr_ratio < float("inf")):
+            raise ConfigError(
+                f"momentum is {self.momentum}, matrix_lr_ratio {self.matrix_lr_ratio}; expected 0 to below 1, and "
+                "a positive number."
+            )
 
 
 @dataclass(frozen=True, kw_only=True)

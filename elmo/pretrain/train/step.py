@@ -60,7 +60,7 @@ class Stepper:
         self._feeder = Feeder(
             len(rows), len(model.stacks), resets=config.train.reset > 0, even=self.device.type == "cuda"
         )
-        fused = self.device.type == "cuda" and config.optim.name == "adamw"  # see `make_optimizer`
+        fused = self.device.type == "cuda" and config.optim.name in ("adamw", "muon")  # see `make_optimizer`
         self._pinned = torch.empty(1 + len(model.stacks), pin_memory=True) if fused else None
         self._graphs = Graphs(self.gradients, self.parameters) if self._can_record() else None
 
