@@ -94,10 +94,13 @@ class TrainConfig:
     device: str = "auto"
     head_only_steps: int = 0  # at first, only the softmax learns (a new one on a trained model)
     max_bad_steps: int = 10  # steps in a row with NaN or infinite gradients before giving up
+    spike_threshold: float | None = 0.5  # nats the smoothed loss may rise; more: back to a checkpoint; None: off
+    max_rollbacks: int = 4  # returns to a checkpoint, each with half the rate, before giving up
     tensorboard: bool = False
 
     def __post_init__(self) -> None:
-        for name in ("seed", "rows", "steps", "accumulate", "max_steps", "validate_every", "checkpoint_every", "keep"):
+        whole = ("seed", "rows", "steps", "accumulate", "max_steps", "validate_every", "checkpoint_every", "keep")
+        for name in (*whole, "max_rollbacks"):
             if type(getattr(self, name)) is not int:
                 raise ConfigError(f"train.{name} is {getattr(self, name)!r}; expected a whole number.")
         if min(self.rows, self.steps, self.accumulate) < 1 or self.rows % self.accumulate:
@@ -109,6 +112,11 @@ class TrainConfig:
             raise ConfigError(f"max_steps {self.max_steps}, epochs {self.epochs}: expected 0 or more, and above 0.")
         if self.keep < 2:
             raise ConfigError(f"keep is {self.keep}; at least 2 checkpoints are kept, for the newest may be damaged.")
+        if self.spike_threshold is not None and not self.spike_threshold > 0 or self.max_rollbacks < 0:
+            raise ConfigError(
+                f"spike_threshold is {self.spike_threshold}, max_rollbacks {self.max_rollbacks}; expected a positive "
+                "number or off, and 0 or more."
+            )
         if not 0 <= self.reset <= 1 or self.precision not in ("auto", "float32", "bfloat16"):
             raise ConfigError(f"reset {self.reset}, precision {self.precision!r}: 0 to 1; auto, float32 or bfloat16.")
 
