@@ -23,7 +23,7 @@ from elmo.model.lstm import State
 from elmo.pretrain.config import OptimConfig, make_config
 from elmo.pretrain.data.stream import Direction, LMBatch
 from elmo.pretrain.job import pretrain
-from elmo.pretrain.train.muon import matrix_parameters, newton_schulz, orthogonal_updates
+from elmo.pretrain.train.muon import matrix_parameters, newton_schulz, orthogonal_directions
 from elmo.pretrain.train.optim import load_optimizer, make_optimizer, set_learning_rate
 from elmo.pretrain.train.step import Stepper
 
@@ -135,14 +135,14 @@ def test_each_gate_is_a_matrix_of_its_own() -> None:
     """A change of one gate's gradient changes that gate alone; each gate by itself gives the same."""
     torch.manual_seed(0)
     kernel = torch.randn(8, 4 * 10)
-    whole = orthogonal_updates([kernel], [4])[0]
+    whole = orthogonal_directions([kernel], [4])[0]
     for gate in range(4):
         columns = slice(10 * gate, 10 * gate + 10)
-        alone = orthogonal_updates([kernel[:, columns]], [1])[0]
-        torch.testing.assert_close(whole[:, columns], alone)
+        alone = orthogonal_directions([kernel[:, columns]], [1])[0]
+        torch.testing.assert_close(whole[:, gate], alone[:, 0])
         other = kernel.clone()
         other[:, columns] = torch.randn(8, 10)
-        changed = (orthogonal_updates([other], [4])[0] - whole).abs().view(8, 4, 10).amax(dim=(0, 2))
+        changed = (orthogonal_directions([other], [4])[0] - whole).abs().amax(dim=(0, 2))
         assert [bool(value > 1e-3) for value in changed] == [k == gate for k in range(4)]
 
 
@@ -150,9 +150,9 @@ def test_equal_shapes_of_different_kinds_share_a_stack() -> None:
     """2P = H = F: gates, highways and a square matrix all are 8 x 8, and none takes another's place."""
     torch.manual_seed(0)
     kernel, highway, wide, tall = torch.randn(8, 32), torch.randn(8, 8), torch.randn(4, 8), torch.randn(8, 4)
-    together = orthogonal_updates([kernel, highway, wide, tall], [4, 1, 1, 1])
+    together = orthogonal_directions([kernel, highway, wide, tall], [4, 1, 1, 1])
     for update, matrix, count in zip(together, (kernel, highway, wide, tall), (4, 1, 1, 1), strict=True):
-        torch.testing.assert_close(update, orthogonal_updates([matrix], [count])[0])
+        torch.testing.assert_close(update, orthogonal_directions([matrix], [count])[0])
 
 
 # ---- which parameters ----

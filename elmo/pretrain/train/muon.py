@@ -79,49 +79,60 @@ class Muon(torch.optim.Optimizer):
             self._update_matrices(parameters, group)
 
     def _update_matrices(self, parameters: list[Tensor], group: dict[str, Any]) -> None:
+        momentum, rate = group["momentum"], torch.tensor(group["lr"] * group["lr_ratio"])
         grads = [p.grad for p in parameters if p.grad is not None]
         for parameter in parameters:
             if parameter not in self.state:
                 self.state[parameter]["momentum_buffer"] = torch.zeros_like(parameter)
-        old_momenta = [self.state[p]["momentum_buffer"] for p in parameters]
-        momenta = torch._foreach_lerp(old_momenta, grads, 1 - group["momentum"])
-        directions = torch._foreach_lerp(grads, momenta, group["momentum"])  # Nesterov: a look one step ahead
-        updates = orthogonal_updates(directions, [self._counts[p] for p in parameters])
-        rate = group["lr"] * group["lr_ratio"]
-        weights = torch._foreach_mul(parameters, 1 - rate * group["weight_decay"])
-        torch._foreach_add_(weights, updates, alpha=-rate)
-        for old, new in zip([*old_momenta, *parameters], [*momenta, *weights], strict=True):
-            old.copy_(new if self.found_inf is None else torch.where(self.found_inf > 0, old, new))
+        momenta = [self.state[p]["momentum_buffer"] for p in parameters]
+        if self.found_inf is not None:
+            # A gradient equal to the momentum leaves the momentum as it is; a rate of zero does so with the weights.
+            skip = self.found_inf > 0
+            grads = [torch.where(skip, m, g) for m, g in zip(momenta, grads, strict=True)]
+            rate = torch.where(skip, 0.0, group["lr"] * group["lr_ratio"])
+        torch._foreach_lerp_(momenta, grads, 1 - momentum)
+        directions = torch._foreach_lerp(grads, momenta, momentum)  # Nesterov momentum
+        torch._foreach_mul_(parameters, 1 - rate * group["weight_decay"])
+        orthogonal = orthogonal_directions(directions, [self._counts[p] for p in parameters])
+        for parameter, update in zip(parameters, orthogonal, strict=True):
+            num_rows, n, num_columns = update.shape
+            scale = SCALE * max(num_rows, num_columns) ** 0.5
+            parameter.unflatten(1, (n, num_columns)).addcmul_(update, -rate * scale)
 
 
-def orthogonal_updates(directions: Sequence[Tensor], counts: Sequence[int]) -> list[Tensor]:
-    """Each direction (R, n * S), which holds n = counts[i] matrices, with each matrix orthogonal and scaled.
+def orthogonal_directions(directions: Sequence[Tensor], counts: Sequence[int]) -> list[Tensor]:
+    """Each direction (rows, n * columns) as its n = counts[i] matrices, made orthogonal: (rows, n, columns).
 
     Matrices of equal shape go through Newton-Schulz together, because a step has few launches to spare.
     """
+    split = [d.unflatten(1, (n, -1)).transpose(0, 1) for d, n in zip(directions, counts, strict=True)]
     by_shape: dict[torch.Size, list[int]] = {}
-    stacks = [d.unflatten(1, (n, -1)).transpose(0, 1) for d, n in zip(directions, counts, strict=True)]  # (n, R, S)
-    for number, stack in enumerate(stacks):
-        by_shape.setdefault(stack.shape[1:], []).append(number)
-    updates = list(directions)
-    for shape, numbers in by_shape.items():
-        orthogonal = newton_schulz(torch.cat([stacks[k] for k in numbers])) * (SCALE * max(shape) ** 0.5)  # (N, R, S)
-        for k, update in zip(numbers, orthogonal.split([counts[k] for k in numbers]), strict=True):
-            updates[k] = update.transpose(0, 1).flatten(1)  # (R, n * S)
-    return updates
+    for i, matrices in enumerate(split):  # (n, rows, columns)
+        by_shape.setdefault(matrices.shape[1:], []).append(i)
+    orthogonal = list(split)
+    for shape, members in by_shape.items():
+        sizes = [counts[i] for i in members]
+        like = directions[members[0]]
+        stack = like.new_empty(sum(sizes), *shape, dtype=torch.bfloat16 if like.is_cuda else like.dtype)
+        for i, target in zip(members, stack.split(sizes), strict=True):
+            target.copy_(split[i])
+        for i, matrices in zip(members, newton_schulz(stack).split(sizes), strict=True):
+            orthogonal[i] = matrices
+    return [matrices.transpose(0, 1) for matrices in orthogonal]
 
 
 def newton_schulz(matrices: Tensor) -> Tensor:
-    """For each of the matrices (N, R, S) about U V^T of its singular value decomposition: singular values near 1.
+    """For each of the matrices (N, rows, columns) about U V^T of its singular value decomposition.
 
-    On CUDA the products are bfloat16, whose error is far below the distance from 1 that five iterations leave. On a
-    CPU they are float32: most CPUs emulate bfloat16 slowly, and a run must not depend on which CPU it is on.
+    The singular values end near 1. On CUDA the caller passes bfloat16, whose error is far below the distance from 1
+    that five iterations leave. On a CPU it passes float32, because most CPUs emulate bfloat16 slowly and a run must not
+    depend on the model of the CPU.
     """
     is_tall = matrices.shape[1] > matrices.shape[2]
     x = matrices.mT if is_tall else matrices  # the product with its transpose is then the small one
-    x = x / (torch.linalg.vector_norm(x, dim=(1, 2), keepdim=True) + TINY)
-    x = x.bfloat16() if x.is_cuda else x
+    norms = torch.linalg.vector_norm(x, dim=(1, 2), keepdim=True, dtype=torch.float32)
+    x = x * (1 / (norms + TINY)).to(x.dtype)
     for _ in range(NUM_ITERATIONS):
         gram = torch.bmm(x, x.mT)
         x = torch.baddbmm(x, torch.baddbmm(gram, gram, gram, beta=B, alpha=C), x, beta=A)
-    return (x.mT if is_tall else x).to(matrices.dtype)
+    return x.mT if is_tall else x
