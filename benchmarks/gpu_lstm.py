@@ -22,7 +22,7 @@ from torch import nn
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from elmo.bench.limit import product_peak
+from elmo.bench.roofline import product_peak
 from elmo.kernels.cuda.graphs import capture_graph
 from elmo.kernels.cuda.steps import Layers, Stretch
 from elmo.model.config import LSTMConfig

@@ -34,7 +34,7 @@ from torch.nn import functional as F
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from elmo.bench.limit import product_peak
+from elmo.bench.roofline import product_peak
 from elmo.model.bilm import BiLM
 from elmo.model.config import PRESETS, BiLMConfig, HeadConfig
 from elmo.pretrain.config import RunConfig, make_config

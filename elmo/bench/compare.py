@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from elmo.bench.limit import operations
+from elmo.bench.roofline import operations
 from elmo.bench.variants import BASELINES, Subject, Variant
 from elmo.kernels.cpu.build import CannotBuild, processor_level
 from elmo.progress import Progress

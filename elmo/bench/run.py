@@ -12,7 +12,7 @@ import torch
 
 from elmo.bench.compare import FEEDS, Result, compare, how_many, machine
 from elmo.bench.growth import Growth, growth
-from elmo.bench.limit import product_peak
+from elmo.bench.roofline import product_peak
 from elmo.bench.memory import peak_memory
 from elmo.bench.sample import sentences_for
 from elmo.bench.variants import DTYPES, Subject, loaded_subject, make_embedder, random_subject, variants_of

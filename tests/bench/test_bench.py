@@ -12,7 +12,7 @@ import pytest
 from elmo.bench.baseline import by_length
 from elmo.bench.compare import compare
 from elmo.bench.growth import CALLS, LENGTHS, TEXTS, growth
-from elmo.bench.limit import operations
+from elmo.bench.roofline import operations
 from elmo.bench.run import BenchConfig, run_comparison
 from elmo.bench.sample import sentences_for
 from elmo.bench.table import comparison_table
