@@ -126,6 +126,6 @@ TWINS: dict[tuple[str, str], dict[str, tuple[Maker, ...]]] = {
     ("bilm", "cpu"): {"float32": (_native, _torch), "bfloat16": (_native, _torch), "int8": (_native,)},
     ("bilm_bulk", "cuda"): _on_gpu("elmo.kernels.cuda.bilm", "CudaBiLM"),
     ("bilstm", "cuda"): _on_gpu("elmo.kernels.cuda.lstm", "bilstm"),
-    ("conv_max_pool", "cuda"): _on_gpu("elmo.kernels.cuda.char_cnn", "conv_max_pool"),
+    ("strongest_windows", "cuda"): _on_gpu("elmo.kernels.cuda.char_cnn", "strongest_windows"),
     ("sampled_cross_entropy", "cuda"): _on_gpu("elmo.kernels.cuda.softmax", "sampled_cross_entropy"),
 }

@@ -77,10 +77,10 @@ class CharCNN(nn.Module):
         table = _with_padding_row(self.table)
         kind = ids.device.type
         dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else table.dtype
-        conv_max_pool = find_kernel("conv_max_pool", kind, str(dtype).removeprefix("torch."))
-        if conv_max_pool is not None:
+        strongest_windows = find_kernel("strongest_windows", kind, str(dtype).removeprefix("torch."))
+        if strongest_windows is not None:
             weights, biases = zip(*((c.weight, c.bias) for c in self.convolutions), strict=True)
-            answers: Tensor = conv_max_pool(ids, table, list(weights), list(biases), dtype)
+            answers: Tensor = strongest_windows(ids, table, list(weights), list(biases), dtype)
             return answers
         x = F.embedding(self._used_columns(ids), table).transpose(1, 2)  # (N, E, C)
         return torch.cat([_strongest(convolution(x)) for convolution in self.convolutions], dim=-1)

@@ -49,7 +49,7 @@ def make_table(model: BiLM) -> torch.Tensor:
 
 
 def run(bilm: CudaBiLM, table: torch.Tensor, words: np.ndarray, lengths: list[int], mix: np.ndarray, **options: Any):
-    with bilm.on_stream():
+    with bilm.at_work():
         vectors = bilm.contextualize(table, words, np.array(lengths, dtype=np.int64), mix, **options)
         return bilm.send(vectors, to_host=True).wait()
 

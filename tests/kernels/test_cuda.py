@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 from triton_here import CUDA, DEVICE, MARKS
 
-from elmo.kernels.cuda.char_cnn import conv_max_pool
+from elmo.kernels.cuda.char_cnn import strongest_windows
 from elmo.kernels.cuda.lstm import bilstm
 from elmo.kernels.cuda.softmax import sampled_cross_entropy
 from elmo.kernels.cuda.wavefront import view_by_step
@@ -178,7 +178,7 @@ def test_initial_state_gets_no_gradient() -> None:
 
 
 @pytest.mark.parametrize("filters", [((1, 32), (3, 64), (7, 100)), ((2, 5), (4, 30))])
-def test_conv_max_pool_equals_convolutions(filters) -> None:
+def test_strongest_windows_equal_convolutions(filters) -> None:
     encoder = CharCNN(CharConfig(filters=filters, num_highways=0)).to(DEVICE)
     words = ["a", "the", "Unfathomable", "x" * 60, "漢字", "", "-", "mid-length-word"]
     ids = torch.from_numpy(np.stack([encode_token(word) for word in words])).to(DEVICE)
@@ -188,7 +188,7 @@ def test_conv_max_pool_equals_convolutions(filters) -> None:
     weights, biases = zip(*((c.weight, c.bias) for c in encoder.convolutions), strict=True)
     x = nn.functional.embedding(ids, table).transpose(1, 2)
     expected = torch.cat([convolution(x).amax(dim=-1) for convolution in encoder.convolutions], dim=-1)
-    actual = conv_max_pool(ids, table, list(weights), list(biases), torch.float32)
+    actual = strongest_windows(ids, table, list(weights), list(biases), torch.float32)
     assert relative_error(actual, expected) < 1e-5
     gradients = [
         torch.autograd.grad((y * weight).sum(), encoder.parameters(), retain_graph=True) for y in (actual, expected)

@@ -111,7 +111,7 @@ class Bulk:
                 self._twin = self._maker(self._model)
             twin = self._twin
             try:
-                with twin.on_stream():
+                with twin.at_work():
                     lengths = np.fromiter(map(len, sentences), dtype=np.int64, count=len(sentences))
                     table, words = self._number(sentences, lengths)
                     found = twin.contextualize(

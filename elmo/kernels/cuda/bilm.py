@@ -48,14 +48,14 @@ class CudaBiLM:
         is_cuda = self.device.type == "cuda"
         self._compute_stream = torch.cuda.Stream(self.device) if is_cuda else None
         self._copy_stream = torch.cuda.Stream(self.device) if is_cuda else None
-        with torch.inference_mode(), self.on_stream():
+        with torch.inference_mode(), self.at_work():
             self._weights = LayerWeights.from_stacks(model.stacks, lstm)
         self._runners: OrderedDict[int, ChunkRunner] = OrderedDict()
         operations = 2 * self.num_directions * lstm.num_layers * 9 * lstm.proj_dim * lstm.cell_dim
         flops = FLOPS.get(self.dtype, TENSOR_CORE_FLOPS)
         self._break_even = int(np.clip(STEP_SECONDS * flops / operations, 64, 1024))
 
-    def on_stream(self) -> AbstractContextManager[Any]:
+    def at_work(self) -> AbstractContextManager[Any]:
         """A context that launches on the stream of this object, after what the caller has launched so far."""
         if self._compute_stream is None:
             return nullcontext()
@@ -64,7 +64,7 @@ class CudaBiLM:
 
     @torch.inference_mode()
     def encode_into(self, table: Tensor, first: int, rows: np.ndarray) -> None:
-        """Writes the word vectors of ids (N, C) to table[first : first + N]; call it inside `on_stream`."""
+        """Writes the word vectors of ids (N, C) to table[first : first + N]; call it inside `at_work`."""
         for begin in range(0, len(rows), ENCODER_BATCH):
             batch = np.ascontiguousarray(rows[begin : begin + ENCODER_BATCH], dtype=np.int32)
             (ids,) = upload([batch.reshape(-1)], self.device)
@@ -82,7 +82,7 @@ class CudaBiLM:
         initial: tuple[Tensor, Tensor] | None = None,
         pooling: str | None = None,
     ) -> Tensor:
-        """Mixed layers (K, N, D) of all words in order, or pooled (S, K, D); call it inside `on_stream`.
+        """Mixed layers (K, N, D) of all words in order, or pooled (S, K, D); call it inside `at_work`.
 
         words (N,) int32 are rows of the table (V, P), whose rows 0 and 1 are the boundaries; lengths (S,) are the
         numbers of words per sentence. mix (K, L + 1) holds the weights of the layers. initial: the state h (R, L, P)
@@ -118,7 +118,7 @@ class CudaBiLM:
     def send(self, tensor: Tensor, *, to_host: bool) -> AsyncDownload | PendingTensor:
         """Starts the transfer of a result to the host or to the caller's stream; its `wait` returns the tensor.
 
-        Call it inside `on_stream`. A download runs in parallel with what is launched next.
+        Call it inside `at_work`. A download runs in parallel with what is launched next.
         """
         return AsyncDownload(tensor, self._copy_stream) if to_host else PendingTensor(tensor)
 

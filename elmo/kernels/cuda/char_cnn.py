@@ -21,7 +21,7 @@ MAX_BLOCK = 256  # filters per program
 NUM_COPIES = 4  # copies of a table's gradient: fewer atomic additions to the same entry for frequent letters
 
 
-def conv_max_pool(
+def strongest_windows(
     ids: Tensor, table: Tensor, weights: list[Tensor], biases: list[Tensor], dtype: torch.dtype
 ) -> Tensor:
     """The maximum over all windows of each filter before the activation, (N, F).
