@@ -6,7 +6,7 @@
 The baseline is a straightforward PyTorch training loop: the characters of every token go through nn.Embedding and
 Conv1d at the full 50 columns, each direction is an nn.LSTM(proj_size) with carried state, and the size of the sampled
 softmax, the optimizer and the precision are the same. It has no clips and no skip connections, so it does a little less
-work. Both process the same batches, in turns, in one process; our batches are prepared beforehand (distinct words,
+work. Both process the same batches, in turn, in one process; our batches are prepared beforehand (distinct words,
 negatives), as prefetching threads do in a run.
 
 Tokens are counted per direction. Memory is the peak of a step above the memory in use before it, plus weights and

@@ -38,7 +38,7 @@ def strongest_windows(
 
 
 def _num_used_columns(ids: Tensor) -> Tensor:
-    """The number of columns of each row up to the last one that is not padding, (N,); the final column is padding."""
+    """The number of columns of each row up to the last one that differs from its final column, (N,)."""
     differs = ids != ids[:, -1:]
     positions = torch.arange(1, ids.shape[1] + 1, device=ids.device, dtype=torch.int32)
     return (differs * positions).amax(dim=1).to(torch.int32)

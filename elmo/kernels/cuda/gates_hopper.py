@@ -33,7 +33,7 @@ DTYPES = {torch.bfloat16: gl.bfloat16, torch.float16: gl.float16}
 @dataclass(frozen=True)
 class _Tile:
     cells: int  # cells per tile, each with four gates
-    stages: int  # buffers of the ring: as many as fit into 227 KB beside the tile's gates
+    stages: int  # buffers of the ring: as many as fit into 227 KB next to the tile's gates
     cell_registers: int  # registers per thread of the cell warps; the multiplying warps share the rest
     piece_rows: int  # rows whose cells are computed at once in inference
     training_piece_rows: int  # the same in training, where products are stored, which takes more registers

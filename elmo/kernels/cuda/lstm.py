@@ -21,7 +21,7 @@ from elmo.kernels.cuda.gates import StepLauncher
 from elmo.kernels.cuda.wavefront import view_by_step, wavefront
 
 NUM_ONES = 8  # columns of ones after [x; h], which yield the bias's gradient; 8 of them are 16 bytes
-ALIGNMENT = 64  # rows are padded to a multiple of so many values: 128 bytes, a cache line
+ALIGNMENT = 64  # values: the width of rows is padded to a multiple of it, 128 bytes, a cache line
 
 
 def bilstm(
@@ -123,7 +123,7 @@ class _Stack(torch.autograd.Function):
             masks.bernoulli_(1.0 - settings.dropout)
         launcher = StepLauncher(rows[:LR], kernels, biases)
         for diagonal, active, above in wavefront(T, L, R):
-            num_linked = LR - above.start  # the first so many have a layer above
+            num_linked = LR - above.start  # the first num_linked of the active ones have a layer above
             launcher.step(
                 diagonal, cells[active, diagonal], cells[active, diagonal + 1], inner[active, diagonal],
                 None if gates is None else gates[active, diagonal],
