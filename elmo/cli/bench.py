@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from elmo.cli.command_line import command_line
 from elmo.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ def run(
         raise ConfigError("--pictures draws what --growth measures.", "Add --growth.")
     import torch
 
-    from elmo.bench.run import BenchConfig, growth_report, run_comparison, run_growth
+    from elmo.bench.run import BenchConfig, growth_record, run_comparison, run_growth
     from elmo.bench.table import comparison_table, growth_tables
 
     if threads is not None:
@@ -63,14 +64,21 @@ def run(
         memory=full,
         cpu_time=cpu_time,
     )
+    command = command_line(
+        "bench",
+        size=None if model else ",".join(config.sizes), model=model or None, text=text and text.name,
+        tokenizer=tokenizer if text else None, dtype=dtype, path=path or None, feed=None if growth else feed,
+        threads=threads, sentences=sentences, rounds=None if growth else config.rounds, full=full, growth=growth,
+        seconds=seconds if growth else None, cpu_time=cpu_time, json=True,
+    )  # fmt: skip
     if growth:
         grown = run_growth(config, seconds=seconds, show=True)
         if pictures is not None:
             _draw(grown, f"{model or config.sizes[0]}, {config.dtypes[0]}", pictures)
-        typer.echo(json.dumps(growth_report(config, grown)) if as_json else growth_tables(grown))
+        typer.echo(json.dumps(growth_record(config, grown, command)) if as_json else growth_tables(grown))
         return
     done = run_comparison(config, show=True)
-    typer.echo(json.dumps(done.as_dict()) if as_json else comparison_table(done.results, done.peaks))
+    typer.echo(json.dumps(done.as_record(command)) if as_json else comparison_table(done.results, done.peaks))
 
 
 def _draw(grown: dict[str, Growth], what: str, folder: Path) -> None:
