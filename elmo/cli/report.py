@@ -27,11 +27,11 @@ def run(
     from dataclasses import asdict
 
     from elmo.pretrain.config import read_toml
+    from elmo.report.build import make_page, write_page
     from elmo.report.collect import collect
     from elmo.report.table1 import make_table
     from elmo.report.table1_chart import as_svg
-    from elmo.report.table1_text import as_values
-    from elmo.report.write import make_page, write_page
+    from elmo.report.table1_formats import as_values
 
     evidence = collect(runs)
     if not len(evidence):

@@ -17,9 +17,9 @@ from elmo.report.collect import Found
 from elmo.report.layer_tables import Row
 from elmo.report.mix_weights import MixRow
 from elmo.report.page import Cell, Part, Section, Table
+from elmo.report.probe_tables import name_of, of_kind
 from elmo.report.run_groups import Score, title_of
 from elmo.report.sample_efficiency import Efficiency
-from elmo.report.section_probes import name_of, of_kind
 from elmo.report.significance import compare, noise_of, pooled, told_apart
 
 NEAR_UNIFORM = 0.15  # how far a weight may lie from the plain average and still be called near it

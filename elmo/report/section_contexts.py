@@ -11,7 +11,7 @@ from elmo.charts.line import Line, line_chart
 from elmo.charts.word_map import as_svg
 from elmo.report.collect import Evidence, Found
 from elmo.report.page import Cell, Missing, Part, Picture, Section, Sources, Table, short_path
-from elmo.report.section_probes import figure_cells, limits, name_of, of_kind, probe_key, view_name
+from elmo.report.probe_tables import figure_cells, limits, name_of, of_kind, probe_key, view_name
 
 GLOVE_PLAY = "playing, game, games, played, players, plays, player, Play, football, multiplayer"
 _SHOWN = 6  # neighbours of a query on the page; the record has all

@@ -11,7 +11,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tasks"))
 sys.path.insert(0, str(Path(__file__).parents[1] / "report"))
-import made_records
+import sample_records
 import tiny_tasks
 from test_task import SMALL, elmo
 
@@ -77,7 +77,7 @@ def test_asking_wrongly_is_explained(tmp_path, capsys, monkeypatch, words, says)
     tiny_tasks.write_data(tmp_path, "ner")
     Path("bad.toml").write_text('nothing = "x"\n', encoding="utf-8")
     if "full" in words:
-        made_records.write_all(tmp_path / "full")
+        sample_records.write_all(tmp_path / "full")
     code, printed, said = elmo(capsys, *words)
     assert code in (1, 2)
     assert printed == ""

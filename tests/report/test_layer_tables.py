@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from made_records import task_record
+from sample_records import task_record
 
 from elmo.report.layer_tables import LAYERS, PLACES, as_markdown, as_text, as_values, make_rows
 from elmo.report.run_groups import grouped, score, settings_key

@@ -7,7 +7,7 @@ import xml.etree.ElementTree as ET
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from made_records import task_record
+from sample_records import task_record
 
 from elmo.charts.svg import contrast
 from elmo.report.mix_weights import as_svg, mix_rows, shade

@@ -7,7 +7,7 @@ import re
 from html.parser import HTMLParser
 
 import pytest
-from made_records import (
+from sample_records import (
     DEMO,
     FINETUNED,
     GEOMETRY,
@@ -22,6 +22,7 @@ from made_records import (
 
 from elmo.charts.svg import COLORS, contrast
 from elmo.errors import ConfigError, DataError
+from elmo.report.build import make_page, measure, write_page
 from elmo.report.collect import Evidence, Found, collect
 from elmo.report.findings import patterns
 from elmo.report.html import PAPER_ADDRESS, as_html
@@ -30,8 +31,7 @@ from elmo.report.page import Missing, short, short_command
 from elmo.report.stylesheet import GROUNDS, MOODS, style_sheet
 from elmo.report.table1 import make_table
 from elmo.report.table1_chart import as_svg
-from elmo.report.table1_text import as_values
-from elmo.report.write import make_page, measure, write_page
+from elmo.report.table1_formats import as_values
 
 VOID = {"meta", "link", "img", "br", "hr", "input", "path", "rect", "circle", "line", "polyline", "polygon"}
 SECTIONS = (

@@ -8,14 +8,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from made_records import write_all
+from sample_records import write_all
 from test_setup import ROOT, load_run
 
+from elmo.report.build import make_page, write_page
 from elmo.report.collect import collect
 from elmo.report.table1 import make_table
 from elmo.report.table1_chart import as_svg
-from elmo.report.table1_text import as_values
-from elmo.report.write import make_page, write_page
+from elmo.report.table1_formats import as_values
 
 HOW = "python3 run.py browser gets it"
 playwright = pytest.importorskip("playwright.sync_api", reason=f"Playwright is not installed; {HOW}")

@@ -8,7 +8,7 @@ import xml.etree.ElementTree as ET
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from made_records import full_set, task_record
+from sample_records import full_set, task_record
 
 from elmo.charts.line import Line, even_ticks, line_chart, log_ticks
 from elmo.report.sample_efficiency import (

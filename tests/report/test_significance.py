@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from made_records import task_record
+from sample_records import task_record
 
 from elmo.report.run_groups import score
 from elmo.report.significance import Noise, compare, noise_of, pooled, told_apart

@@ -10,7 +10,7 @@ import pytest
 
 from elmo.report.table1 import PUBLISHED, make_table, summarize
 from elmo.report.table1_chart import as_svg
-from elmo.report.table1_text import as_markdown, as_text, as_values
+from elmo.report.table1_formats import as_markdown, as_text, as_values
 
 
 def record(task="ner", seed=0, test=80.0, dev=70.0, elmo=False, metric="f1", fraction=1.0, lr=0.001, sha="a"):

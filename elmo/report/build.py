@@ -16,11 +16,11 @@ from elmo.report.layer_tables import LAYERS, PLACES, make_rows
 from elmo.report.markdown import as_markdown
 from elmo.report.mix_weights import mix_rows
 from elmo.report.page import Page, Picture, Section, Sources
+from elmo.report.probe_tables import pos_section, wsd_section
 from elmo.report.sample_efficiency import sample_efficiency
 from elmo.report.section_contexts import contexts_section, neighbours_section
-from elmo.report.section_models import language_model_section
-from elmo.report.section_probes import pos_section, wsd_section
-from elmo.report.section_tasks import (
+from elmo.report.section_language_model import language_model_section
+from elmo.report.section_six_tasks import (
     TaskSources,
     efficiency_section,
     layers_section,
