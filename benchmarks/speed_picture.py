@@ -59,8 +59,8 @@ def as_svg(results: list[dict[str, Any]]) -> str:
             says.append(f"{size} {feed} {name} {words}")
         y += 12
     return picture(
-        "speed", WIDTH, y, title="Words a second on two CPU cores, AllenNLP and this package", says="; ".join(says),
-        parts=parts, rules=".bar { stroke: none }",
+        "speed", WIDTH, y, title="Words a second on two CPU cores, AllenNLP and this package",
+        description="; ".join(says), parts=parts,
     )  # fmt: skip
 
 

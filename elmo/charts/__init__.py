@@ -1,1 +1,1 @@
-"""Charts as plain SVG text; used by pretraining, analysis and the report."""
+"""Charts as plain SVG text; used by pretraining, benchmarks and the report."""
