@@ -89,7 +89,13 @@ def _geometry(record: RecordFile, sources: Sources, name: str) -> list[Part]:
     ]
     table = Table(
         caption=f"{model}: mean cosines between occurrences, and the vectors' mean length",
-        head=("Layer", "Different words (anisotropy)", "Same word (self-similarity)", "Word and its sentence", "Length"),
+        head=(
+            "Layer",
+            "Different words (anisotropy)",
+            "Same word (self-similarity)",
+            "Word and its sentence",
+            "Length",
+        ),
         rows=rows,
         notes=["A lower same-word cosine means a more contextual layer, a lower anisotropy a more even one."],
     )

@@ -64,11 +64,11 @@ def _corpus_neighbours(record: RecordFile, sources: Sources) -> list[Part]:
     return parts
 
 
-def mark_word(tokens: Sequence[str], position: int, width: int = 10) -> str:
+def mark_word(tokens: Sequence[str], position: int, width: int = 10, *, ellipsis: str = "…") -> str:
     """The word at a position in brackets, with up to `width` words on both sides."""
     start, end = max(0, position - width), position + width + 1
     words = [f"[{token}]" if index == position else token for index, token in enumerate(tokens)][start:end]
-    return " ".join([*(["…"] if start else []), *words, *(["…"] if end < len(tokens) else [])])
+    return " ".join([*([ellipsis] if start else []), *words, *([ellipsis] if end < len(tokens) else [])])
 
 
 def _demo(record: RecordFile, sources: Sources, picture_name: str) -> list[Part]:
