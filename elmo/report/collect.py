@@ -15,6 +15,7 @@ from elmo.errors import DataError
 from elmo.records import kind_of
 
 _NOT_RECORDS = {"config.json", "words.json", "manifest.json"}  # files that commands write next to records
+_OLD_TASK_FORMAT = "elmo-task-record"  # of task records before all kinds had one format
 
 # Paths of the values that the report reads, by kind of record; for a probe, by its name. In a path, + stands for every
 # item of a non-empty list or dict, * for every item of any; a name that ends in ? may be missing or null; METRIC is the
@@ -106,6 +107,8 @@ def _add(records: Records, file: Path, path: str) -> None:
     except (OSError, ValueError, DataError) as error:
         records.unread.append(f"{path}: {error}")
         return
+    if kind is None and isinstance(values, dict) and values.get("format") == _OLD_TASK_FORMAT:
+        kind = "task"  # an incomplete record of that format: the check below says what it lacks
     lists = {
         "probe": records.probes,
         "training": records.trainings,

@@ -276,6 +276,12 @@ def test_old_and_new_records_of_one_kind_are_read_alike(tmp_path):
         assert (len(records.geometries), records.unread) == (1, [])
 
 
+def test_an_incomplete_old_task_record_is_reported(tmp_path):
+    record = {name: value for name, value in task_record().items() if name != "best"}
+    (tmp_path / "record.json").write_text(json.dumps(record), encoding="utf-8")
+    assert "a record of task without best.score" in collect([tmp_path]).unread[0]
+
+
 def test_a_record_of_a_newer_version_is_reported(tmp_path):
     newer = {**make_record("geometry", GEOMETRY), "version": 99}
     (tmp_path / "g.json").write_text(json.dumps(newer), encoding="utf-8")
