@@ -60,7 +60,7 @@ def make_svg(results: list[dict[str, Any]]) -> str:
         y += 12
     return picture(
         "speed", WIDTH, y, title="Words per second on two CPU cores, AllenNLP and this package",
-        says="; ".join(descriptions), parts=parts, rules=".bar { stroke: none }",
+        description="; ".join(descriptions), parts=parts,
     )  # fmt: skip
 
 

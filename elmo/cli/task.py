@@ -134,8 +134,7 @@ def table(
     """Gather runs into the paper's Table 1: the paper's figures, our baseline, +ELMo, error reductions."""
     from elmo.files import atomic_file
     from elmo.report.table1 import make_table
-    from elmo.report.table1_chart import as_svg
-    from elmo.report.table1_text import as_markdown, as_text, as_values
+    from elmo.report.table1_formats import as_markdown, as_svg, as_text, as_values
     from elmo.tasks.record import find_records
 
     records = find_records(runs)
