@@ -13,14 +13,14 @@ def test_a_path_is_measured_as_json():
     done = elmo("bench", *FEW, "--path", "plain,torch float32", "--dtype", "float32", "--json")
     assert done.returncode == 0, done.stderr
     report = json.loads(done.stdout)
-    assert [(one["feed"], one["path"]) for one in report["results"]] == [
+    assert [(result["feed"], result["path"]) for result in report["results"]] == [
         ("bulk", "plain"), ("bulk", "torch float32"), ("single", "plain"), ("single", "torch float32"),
     ]  # fmt: skip
     assert report["gflops"]["cpu float32"] > 0
     assert report["machine"]["torch"]
 
 
-def test_what_cannot_be_measured_is_said():
+def test_pictures_without_growth_is_a_usage_error():
     done = elmo("bench", "--pictures", "here")
     assert (done.returncode, done.stdout) == (2, "")
     assert "--growth" in done.stderr
