@@ -51,23 +51,15 @@ def main(words: "list[str]") -> None:
     commands = {
         "demo": ["-m", "elmo", "demo"],
         "elmo": ["-m", "elmo"],
-        "test": [
-            "-m",
-            "pytest",
-            "-n",
-            "2",
-            "--dist",
-            "loadfile",
-        ],  # two processes; -n 0 runs in one process, for debuggers
+        "test": ["-m", "pytest", "-n", "2", "--dist", "loadfile"],  # -n 0 runs in one process, for debuggers
         "slow": ["-m", "pytest", "-m", "slow"],
         "setup": ["-m", "elmo", "--version"],
     }
     if verb not in commands and verb not in ("lint", "wheel", "browser"):
         print(__doc__)
         sys.exit(0 if verb in ("help", "-h", "--help") else 2)
-    os.environ.setdefault(
-        "OMP_WAIT_POLICY", "PASSIVE"
-    )  # spinning OpenMP threads slow each other down on a busy machine
+    # OpenMP threads that spin slow each other down on a busy machine
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     os.environ.setdefault("GOMP_SPINCOUNT", "0")
     set_up()
     if verb not in ("demo", "elmo"):  # their arguments may be paths relative to the current folder

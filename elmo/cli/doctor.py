@@ -53,7 +53,7 @@ def golden_facts(device: str) -> list[str]:
     for model in SENTENCES:
         result = replay(model, device=choose_device(device))
         verdict = "ok" if result.passed else "WRONG"
-        lines.append(f"{verdict} {model} on {result.device}, largest difference {result.difference:.1e}")
+        lines.append(f"{verdict} {model} on {result.device} (largest difference {result.difference:.1e})")
     return lines
 
 

@@ -37,7 +37,9 @@ def run(
     heldout: Annotated[
         list[str], typer.Option(help="Held-out text: a share of the sentences between 0 and 1, or files.")
     ] = ["0.01"],  # noqa: B006  # typer copies it
-    max_chars: Annotated[int, typer.Option(help="Maximum number of bytes read from a word, plus 2.")] = 50,
+    max_chars: Annotated[
+        int, typer.Option(help="Characters (bytes) per word, including two boundary marks; longer words are cut.")
+    ] = 50,
     specials: Annotated[
         str, typer.Option(help="Handling of <S>, </S> and <UNK> in the text: refuse, escape, or keep (only <UNK>).")
     ] = "refuse",

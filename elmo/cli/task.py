@@ -53,7 +53,7 @@ def train(
         bool, typer.Option("--tune", help="Train the weights of the biLM together with the task model.")
     ] = False,
     place: Annotated[
-        str | None, typer.Option(help="Where ELMo vectors are added: input or output of the task RNN, or both.")
+        str | None, typer.Option(help="Where ELMo vectors are added to the task model: input, output, both.")
     ] = None,
     vectors: Annotated[Path | None, typer.Option(help="Static word vectors in word2vec's text format.")] = None,
     config: ConfigFile = None,
@@ -136,7 +136,7 @@ def predict(
     device: Device = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per example, one per line.")] = False,
 ) -> None:
-    """Print the predictions of a trained model for raw text or for a file of examples."""
+    """Print predictions for raw text or a file of examples."""
     from elmo.tasks.predict import predict as predict_run
     from elmo.tasks.raw_text import read_raw
     from elmo.tasks.run import open_run
@@ -165,7 +165,10 @@ def table(
     picture: Annotated[Path | None, typer.Option(help="Also draw the table as a chart in this SVG file.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Make the paper's Table 1 from finished runs: published scores, our baseline, + ELMo, error reductions."""
+    """Make the paper's Table 1 from finished runs.
+
+    Columns are the published scores, our baseline, + ELMo and the relative error reductions.
+    """
     from elmo.files import atomic_file
     from elmo.report.table1 import make_table
     from elmo.report.table1_chart import as_svg
@@ -211,7 +214,10 @@ def curve(
     markdown: Annotated[bool, typer.Option("--markdown", help="Print a Markdown table.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Measure sample efficiency (Figure 1): train on shares of the data with and without ELMo, draw OUT/curve.svg."""
+    """Measure sample efficiency (the paper's Figure 1).
+
+    Trains on shares of the training file with and without ELMo and draws OUT/curve.svg.
+    """
     from elmo.files import atomic_file
     from elmo.report import sample_efficiency as efficiency
     from elmo.tasks.config import make_config
@@ -248,7 +254,7 @@ def sweep(
     ] = None,
     elmo: Annotated[str | None, typer.Option(help="Model that is added as ELMo: name, folder or file.")] = None,
     only: Annotated[
-        str | None, typer.Option(help="Run only the comparison of layers (Table 2) or of places (Table 3).")
+        str | None, typer.Option(help="Run only one comparison: layers (Table 2) or places (Table 3).")
     ] = None,
     seeds: Annotated[int, typer.Option(min=1, help="Number of runs per setting.")] = 3,
     config: ConfigFile = None,
@@ -257,7 +263,7 @@ def sweep(
     markdown: Annotated[bool, typer.Option("--markdown", help="Print Markdown tables.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Compare layers (Table 2) and places of ELMo in the task model (Table 3).
+    """Compare layers and places of ELMo (Tables 2 and 3).
 
     Table 2 has the baseline, the last layer, and all layers with lambda 1 and 0.001. Table 3 has ELMo at the input, at
     the output and at both.
