@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from elmo.cli.options import print_status
 from elmo.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -133,7 +133,7 @@ def run(
     from elmo.embed.load import load
 
     embedder = load(model_name, weights_name, device=device_name, dtype=compute_dtype, tokenizer=tokenizer, state=state)
-    summary = dump(embedder, source, target, options, say=_print_status)
+    summary = dump(embedder, source, target, options, say=print_status)
     _print_summary(summary, shard, as_json)
 
 
@@ -151,7 +151,7 @@ def _print_summary(summary: DumpSummary, shard: str | None, as_json: bool) -> No
     if as_json and summary.path != "-":
         typer.echo(facts)
     else:
-        _print_status(facts if as_json else text)
+        print_status(facts if as_json else text)
 
 
 def _single_value(flags: str, *values: str | None) -> str | None:
@@ -160,8 +160,3 @@ def _single_value(flags: str, *values: str | None) -> str | None:
     if len(given) > 1:
         raise ConfigError(f"{flags} set the same option; give only one of them.")
     return given[0] if given else None
-
-
-def _print_status(text: str) -> None:
-    if sys.stderr is not None:
-        print(text, file=sys.stderr, flush=True)

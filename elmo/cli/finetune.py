@@ -8,14 +8,21 @@ from typing import Annotated, Any
 
 import typer
 
-from elmo.cli.pretrain import (
+from elmo.cli.options import (
+    Assignments,
+    Device,
+    Rows,
+    Seed,
+    StopAfter,
+    Tokenize,
+    Workers,
     drop_unset,
     heldout_settings,
     parse_assignment,
     parse_duration,
     print_status,
-    report_stop,
 )
+from elmo.cli.pretrain import report_stop
 from elmo.errors import ConfigError
 
 EXAMPLE = "elmo finetune my-model/ medical/*.txt --out medical-run/ --heldout medical-test.txt --also news-test.txt"
@@ -25,10 +32,7 @@ def run(
     model: Annotated[str, typer.Argument(help="Name, folder or file of the model to start from.")],
     files: Annotated[list[str], typer.Argument(help="Text of the new domain: files or globs (.gz .bz2 .xz .zst too).")],
     out: Annotated[Path, typer.Option(help="Folder of the run; the same command resumes it.")] = Path("finetuned"),
-    tokenize: Annotated[
-        str | None,
-        typer.Option(help="Tokenizer for raw text. Default: the text has one tokenised sentence per line."),
-    ] = None,
+    tokenize: Tokenize = None,
     heldout: Annotated[
         str | None,
         typer.Option(help="Held-out text of the new domain: files separated by commas, or a share of the sentences."),
@@ -42,19 +46,13 @@ def run(
     min_count: Annotated[int, typer.Option(min=1, help="Minimum count of a new word in the text.")] = 5,
     epochs: Annotated[float, typer.Option(help="Number of passes over the text.")] = 1.0,
     max_steps: Annotated[int | None, typer.Option(help="Number of updates; replaces --epochs.")] = None,
-    stop_after: Annotated[
-        str | None, typer.Option(help="Stop after this time and save a checkpoint: 90s, 30m, 2h.")
-    ] = None,
-    rows: Annotated[int | None, typer.Option(help="Number of rows of continuous text per update.")] = None,
+    stop_after: StopAfter = None,
+    rows: Rows = None,
     lr: Annotated[float, typer.Option(help="Maximum learning rate.")] = 5e-4,
-    seed: Annotated[int | None, typer.Option(help="Seed of all random numbers.")] = None,
-    device: Annotated[str | None, typer.Option(help="Device: auto, cpu, cuda.")] = None,
-    workers: Annotated[
-        int | None, typer.Option(help="Number of processes that prepare the text. Default: one per core.")
-    ] = None,
-    set_: Annotated[
-        list[str] | None, typer.Option("--set", help="Any other setting as section.key=value; may be repeated.")
-    ] = None,
+    seed: Seed = None,
+    device: Device = None,
+    workers: Workers = None,
+    set_: Assignments = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON on stdout.")] = False,
 ) -> None:
     """Continue the training of a model on text of another domain and report perplexity before and after.

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import sys
 from typing import Annotated
 
 import typer
+
+from elmo.cli.options import print_status
 
 EXAMPLE = "elmo merge corpus.hdf5"
 
@@ -30,7 +31,6 @@ def run(
     if as_json:
         typer.echo(json.dumps(dataclasses.asdict(summary)))
     else:
-        print(
-            f"{summary.path}: {summary.lines:,} lines, {summary.tokens:,} tokens, {summary.bytes / 1e6:,.1f} MB",
-            file=sys.stderr,
+        print_status(
+            f"{summary.path}: {summary.lines:,} lines, {summary.tokens:,} tokens, {summary.bytes / 1e6:,.1f} MB"
         )

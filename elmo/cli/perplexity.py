@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from elmo.cli.command_line import command_line
+from elmo.cli.options import Tokenize, Workers
 
 EXAMPLE = "elmo perplexity my-model/ news.txt novels.txt --tokenize default"
 
@@ -17,10 +18,7 @@ EXAMPLE = "elmo perplexity my-model/ news.txt novels.txt --tokenize default"
 def run(
     model: Annotated[str, typer.Argument(help="Name, folder or file of a model that has a softmax.")],
     files: Annotated[list[str], typer.Argument(help="Text files or globs (.gz .bz2 .xz .zst too); - is stdin.")],
-    tokenize: Annotated[
-        str | None,
-        typer.Option(help="Tokenizer for raw text. Default: the text has one tokenised sentence per line."),
-    ] = None,
+    tokenize: Tokenize = None,
     carried: Annotated[
         bool,
         typer.Option(
@@ -34,9 +32,7 @@ def run(
         str, typer.Option(help="Handling of bytes that are not UTF-8: strict (stop) or replace.")
     ] = "strict",
     device: Annotated[str, typer.Option(help="Device: auto, cpu, cuda, mps.")] = "auto",
-    workers: Annotated[
-        int | None, typer.Option(help="Number of processes that prepare the text. Default: one per core.")
-    ] = None,
+    workers: Workers = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Measure perplexity with the full softmax and print the definition with the numbers."""

@@ -4,12 +4,26 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from elmo.cli.options import (
+    Assignments,
+    ConfigFile,
+    Device,
+    Rows,
+    Seed,
+    StopAfter,
+    Tokenize,
+    Workers,
+    drop_unset,
+    heldout_settings,
+    parse_assignment,
+    parse_duration,
+    print_status,
+)
 from elmo.errors import ConfigError
 
 EXAMPLE = "elmo pretrain 'corpus/*.txt' --out run/ --preset small --tokenize default"
@@ -20,15 +34,12 @@ def run(
         list[str] | None, typer.Argument(help="Text files or globs (.gz .bz2 .xz .zst too); - is stdin.")
     ] = None,
     out: Annotated[Path, typer.Option(help="Folder of the run; the same command resumes it.")] = Path("run"),
-    config: Annotated[Path | None, typer.Option(help="TOML file with settings; flags override it.")] = None,
+    config: ConfigFile = None,
     preset: Annotated[str | None, typer.Option(help="Model size: tiny, small, medium or original.")] = None,
     recipe: Annotated[
         str | None, typer.Option(help="Training settings: modern, or paper (those of the reference code).")
     ] = None,
-    tokenize: Annotated[
-        str | None,
-        typer.Option(help="Tokenizer for raw text. Default: the text has one tokenised sentence per line."),
-    ] = None,
+    tokenize: Tokenize = None,
     heldout: Annotated[
         str | None,
         typer.Option(help="Validation text: a share of the sentences between 0 and 1, or files separated by commas."),
@@ -39,19 +50,13 @@ def run(
     words: Annotated[bool, typer.Option("--words", help="Use word embeddings as input instead of characters.")] = False,
     max_steps: Annotated[int | None, typer.Option(help="Number of updates. Default: ten epochs.")] = None,
     max_tokens: Annotated[int | None, typer.Option(help="Stop after this number of training tokens.")] = None,
-    stop_after: Annotated[
-        str | None, typer.Option(help="Stop after this time and save a checkpoint: 90s, 30m, 2h.")
-    ] = None,
-    rows: Annotated[int | None, typer.Option(help="Number of rows of continuous text per update.")] = None,
+    stop_after: StopAfter = None,
+    rows: Rows = None,
     lr: Annotated[float | None, typer.Option(help="Maximum learning rate.")] = None,
-    seed: Annotated[int | None, typer.Option(help="Seed of all random numbers.")] = None,
-    device: Annotated[str | None, typer.Option(help="Device: auto, cpu, cuda.")] = None,
-    workers: Annotated[
-        int | None, typer.Option(help="Number of processes that prepare the text. Default: one per core.")
-    ] = None,
-    set_: Annotated[
-        list[str] | None, typer.Option("--set", help="Any other setting as section.key=value; may be repeated.")
-    ] = None,
+    seed: Seed = None,
+    device: Device = None,
+    workers: Workers = None,
+    set_: Assignments = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print the plan with estimated memory and time, and exit.")
     ] = False,
@@ -76,8 +81,8 @@ def run(
     flags["train"] = {"max_steps": max_steps, "max_tokens": max_tokens, "seed": seed, "rows": rows, "device": device}
     flags["train"]["stop_after"] = None if stop_after is None else parse_duration(stop_after)
     flags["optim"] = {"lr": lr}
-    layers = [read_toml(config) if config else {}, drop_unset(**flags), *map(parse_assignment, set_ or ())]
-    settings = make_config(*layers, words=words)
+    sources = [read_toml(config) if config else {}, drop_unset(**flags), *map(parse_assignment, set_ or ())]
+    settings = make_config(*sources, words=words)
     if not settings.data.files:
         raise ConfigError("No text files were given.", f"Example: {EXAMPLE}")
     if dry_run:
@@ -95,59 +100,3 @@ def report_stop(reason: str, signal: int | None, out: Path) -> None:
         print_status(f"stopped ({reason}); the state of the run is saved in {out}. The same command resumes it.")
     if signal is not None:
         raise typer.Exit(128 + signal)
-
-
-def parse_duration(text: str) -> float:
-    """Seconds of a duration such as 90s, 30m, 2h or 1d; a number without a unit is in seconds."""
-    units = {"s": 1, "m": 60, "h": 3600, "d": 86400}
-    number, unit = (text[:-1], units[text[-1]]) if text[-1:] in units else (text, 1)
-    try:
-        value = float(number) * unit
-    except ValueError:
-        value = -1
-    if not value > 0:
-        raise ConfigError(f"{text!r} is not a duration.", "Write for example 90s, 30m or 2h.")
-    return value
-
-
-def heldout_settings(heldout: str | None) -> dict[str, Any]:
-    """Data settings of --heldout: a share of the text if it is a number, otherwise files separated by commas."""
-    if heldout is None:
-        return {}
-    try:
-        return {"heldout": float(heldout)}
-    except ValueError:
-        return {"heldout_files": heldout.split(",")}
-
-
-def parse_assignment(text: str) -> dict[str, Any]:
-    """The nested settings of section.key=value; a value that is not valid TOML is taken as a string."""
-    if sys.version_info >= (3, 11):
-        import tomllib
-    else:
-        import tomli as tomllib
-
-    key, equals, value = text.partition("=")
-    if not equals or not key:
-        raise ConfigError(f"--set {text!r}: expected section.key=value.", "For example: --set train.steps=40")
-    try:
-        parsed = tomllib.loads(f"value = {value}")["value"]
-    except tomllib.TOMLDecodeError:
-        parsed = value
-    for part in reversed(key.strip().split(".")):
-        parsed = {part: parsed}
-    return dict(parsed)
-
-
-def drop_unset(**values: Any) -> dict[str, Any]:
-    """The settings without None values and empty tables, at every level."""
-    settings = {}
-    for key, value in values.items():
-        value = drop_unset(**value) if isinstance(value, dict) else value
-        if value is not None and value != {}:
-            settings[key] = value
-    return settings
-
-
-def print_status(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)

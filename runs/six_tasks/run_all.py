@@ -158,7 +158,7 @@ def command_of(job: Job, asked: argparse.Namespace) -> list[str]:
 
 def embed(task: str, assignments: list[str]) -> None:
     """Fills the layer cache with a task's three files."""
-    from elmo.cli.pretrain import parse_assignment
+    from elmo.cli.options import parse_assignment
     from elmo.tasks.config import make_config
     from elmo.tasks.run import new_run
     from elmo.tasks.task import load_task

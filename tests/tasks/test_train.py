@@ -13,7 +13,7 @@ import torch
 from models_with_head import scored
 from safetensors.torch import load_file
 
-from elmo.cli.pretrain import parse_assignment
+from elmo.cli.options import parse_assignment
 from elmo.errors import ConfigError, DataError, OutputError
 from elmo.tasks import train as loop
 from elmo.tasks.checkpoint import load_checkpoint
