@@ -61,7 +61,7 @@ def test_curve_sweep_geometry_and_a_report_of_them(tmp_path, capsys, monkeypatch
         (["task", "curve", "ner", "--shares", "0"], "Expected percents"),
         (
             ["task", "curve", "ner", "--train", "ner-1.txt", "--dev", "ner-1.txt", "--shares", "100"],
-            "two shares or more",
+            "at least two different shares",
         ),
         (["geometry", "ner-1.txt", "--out", "."], "is a folder"),
         (["geometry", "ner-1.txt", "--out", "no/g.json"], "there is no folder"),

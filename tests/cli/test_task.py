@@ -1,4 +1,4 @@
-"""`elmo task` from the command line: train, evaluate, predict, table, and what is said when asked wrongly."""
+"""`elmo task` on the command line: train, evaluate, predict, table, and the messages of usage errors."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tasks"))
 import tiny_tasks
 
 from elmo.cli.main import main
-from elmo.cli.task import Colors
+from elmo.cli.task import LabelColors
 
 
 def elmo(capsys, *words: str) -> tuple[int, str, str]:
-    """Runs the command in this process: exit code, stdout, stderr."""
+    """Runs the command in this process and returns exit code, stdout and stderr."""
     with pytest.raises(SystemExit) as ended:
         main(list(words))
     out, err = capsys.readouterr()
@@ -31,12 +31,12 @@ SMALL = ["--device", "cpu", *(word for setting in SETTINGS for word in ("--set",
 def test_train_evaluate_predict_and_table(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     data = str(tiny_tasks.write_data(tmp_path, "ner"))
-    often = str(tiny_tasks.write_data(tmp_path, "ner", times=25))
-    files = ("--train", often, "--dev", data, "--test", data, "--set", "train.epochs=2")
+    repeated = str(tiny_tasks.write_data(tmp_path, "ner", times=25))
+    files = ("--train", repeated, "--dev", data, "--test", data, "--set", "train.epochs=2")
     for out, more in (("ner-run", []), ("with", ["--elmo", "tiny-random", "--seeds", "2"])):
-        code, printed, said = elmo(capsys, "task", "train", "ner", *files, "--out", out, *more, *SMALL)
-        assert (code, printed) == (0, ""), said
-        assert "dev f1" in said
+        code, printed, stderr = elmo(capsys, "task", "train", "ner", *files, "--out", out, *more, *SMALL)
+        assert (code, printed) == (0, ""), stderr
+        assert "dev f1" in stderr
     assert (tmp_path / "with" / "seed-1" / "record.json").exists()
 
     code, printed, _ = elmo(capsys, "task", "evaluate", "ner", data, "--json")  # the task's name: its folder ner-run
@@ -65,46 +65,48 @@ def test_train_evaluate_predict_and_table(tmp_path, capsys, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("words", "says"),
+    ("words", "message"),
     [
         (["train", "nerr", "--train", "a", "--dev", "b"], "Did you mean 'ner'"),
         (["train", "ner"], "needs a train and a dev file"),
         (["train", "ner", "--train", "no.iob2", "--dev", "no.iob2"], "no.iob2: cannot be read"),
         (["train", "ner", "--tune"], "--tune needs a biLM"),
         (["train", "ner", "--set", "train.epoch=3"], "Did you mean 'train.epochs'"),
-        (["predict", "nowhere"], "Nothing to predict"),
+        (["predict", "nowhere"], "exactly one source of text"),
         (["predict", "nowhere", "text"], "config.json: cannot be read"),
         (["table", "nowhere"], "nowhere does not exist"),
         (["trian"], "Did you mean 'train'"),
     ],
 )
-def test_asking_wrongly_is_explained(tmp_path, capsys, monkeypatch, words, says):
+def test_usage_errors_are_explained(tmp_path, capsys, monkeypatch, words, message):
     monkeypatch.chdir(tmp_path)
-    code, printed, said = elmo(capsys, "task", *words)
+    code, printed, stderr = elmo(capsys, "task", *words)
     assert code in (1, 2)
     assert printed == ""
-    assert says in said
-    assert "Traceback" not in said
+    assert message in stderr
+    assert "Traceback" not in stderr
     assert not (tmp_path / "ner-run" / "record.json").exists()
 
 
 def test_bad_data_is_named_with_its_line(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("bad.iob2").write_text("Ada B-PER\nleft\n", encoding="utf-8")
-    code, _, said = elmo(capsys, "task", "train", "ner", "--train", "bad.iob2", "--dev", "bad.iob2", "--device", "cpu")
+    code, _, stderr = elmo(
+        capsys, "task", "train", "ner", "--train", "bad.iob2", "--dev", "bad.iob2", "--device", "cpu"
+    )
     assert code == 1
-    assert "bad.iob2:2:" in said
+    assert "bad.iob2:2:" in stderr
 
 
 def test_colours_only_on_a_terminal(monkeypatch):
-    assert Colors().shown("Ada", "PER") == "[Ada]PER"
+    assert LabelColors().mark("Ada", "PER") == "[Ada]PER"
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.delenv("NO_COLOR", raising=False)
-    colors = Colors()
-    assert colors.shown("plain", "") == "plain"
-    assert colors.shown("Ada", "PER").startswith("\x1b[1;36mAda")
-    assert colors.shown("Ada", "LOC").startswith("\x1b[1;33m")
-    assert colors.shown("Eve", "PER").startswith("\x1b[1;36m")
+    colors = LabelColors()
+    assert colors.mark("plain", "") == "plain"
+    assert colors.mark("Ada", "PER").startswith("\x1b[1;36mAda")
+    assert colors.mark("Ada", "LOC").startswith("\x1b[1;33m")
+    assert colors.mark("Eve", "PER").startswith("\x1b[1;36m")
     monkeypatch.setenv("NO_COLOR", "1")
-    assert Colors().shown("Ada", "PER") == "[Ada]PER"
+    assert LabelColors().mark("Ada", "PER") == "[Ada]PER"
