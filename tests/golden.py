@@ -17,7 +17,7 @@ from elmo.text.indexer import ByteIndexer
 from elmo.weights.model_parts import ModelParts, build
 from elmo.weights.names import from_arrays
 from elmo.weights.options import config_from_options
-from elmo.weights.published import read_pair
+from elmo.weights.published import read_published
 
 FIXTURES = Path(__file__).parents[1] / "elmo" / "golden"
 GOLDEN = {"allennlp": "sentences.json", "bilm-tf": "lm_embeddings_sentences.json"}
@@ -30,7 +30,7 @@ SENTENCES = [
 
 
 def golden_parts(kind: str) -> ModelParts:
-    return read_pair(FIXTURES / kind / "options.json", FIXTURES / kind / "lm_weights.hdf5")
+    return read_published(FIXTURES / kind / "options.json", FIXTURES / kind / "lm_weights.hdf5")
 
 
 def golden_model(kind: str) -> BiLM:

@@ -20,7 +20,7 @@ from elmo.bench.baseline import BATCH, Embed, Sentences
 from elmo.model.bilm import BiLM
 from elmo.weights.convert import drop_head
 from elmo.weights.model_parts import ModelParts
-from elmo.weights.published import OPTIONS, WEIGHTS, write_pair
+from elmo.weights.published import OPTIONS, WEIGHTS, write_published
 
 log = logging.getLogger(__name__)
 
@@ -59,5 +59,5 @@ def _make(theirs: Any, model: BiLM) -> Any:
     parts = drop_head(ModelParts(config=model.config, tensors=model.state_dict()))
     with tempfile.TemporaryDirectory() as folder:
         pair = Path(folder) / "model"
-        write_pair(pair, parts)
+        write_published(pair, parts)
         return theirs._ElmoBiLm(str(pair / OPTIONS), str(pair / WEIGHTS)).eval()

@@ -99,9 +99,9 @@ def _files(parts: ModelParts, given: list[Path]) -> list[dict[str, Any]]:
 
 
 def _tensors(parts: ModelParts) -> list[dict[str, Any]]:
-    from elmo.weights.names import table
+    from elmo.weights.names import tensor_specs
 
-    published = {entry.ours: entry.published for entry in table(parts.config)}
+    published = {spec.name: spec.published_name for spec in tensor_specs(parts.config)}
     return [
         {
             "name": name,

@@ -10,8 +10,8 @@ from typing import Annotated, Any
 import typer
 
 from elmo.errors import ConfigError
-from elmo.weights.catalogue import KNOWN, OWN
-from elmo.weights.model_folders import SHIPPED, local_models, shipped_model
+from elmo.weights.catalogue import OWN_MODELS, PUBLISHED_MODELS
+from elmo.weights.model_folders import SHIPPED_FOLDER, local_models, shipped_model
 
 EXAMPLE = "elmo models --language de"
 
@@ -23,7 +23,7 @@ def run(
     """List the known models: languages, sizes, training text, and which are on this machine."""
     rows = [row for row in model_rows() if not language or language in row["languages"]]
     if not rows:
-        known = sorted({code for model in KNOWN.values() for code in model.languages})
+        known = sorted({code for model in PUBLISHED_MODELS.values() for code in model.languages})
         raise ConfigError(f"No model is known for the language {language!r}.", f"Known: {', '.join(known)}.")
     if as_json:
         typer.echo(json.dumps(rows, ensure_ascii=False))
@@ -49,10 +49,10 @@ def model_rows() -> list[dict[str, Any]]:
         _row("tiny-random", trained_on="nothing: random numbers, for trials", path="-"),
     ]
     for name, folder in here.items():
-        if name not in KNOWN:
-            own = dataclasses.asdict(OWN[name]) if folder.parent == SHIPPED and name in OWN else {}
+        if name not in PUBLISHED_MODELS:
+            own = dataclasses.asdict(OWN_MODELS[name]) if folder.parent == SHIPPED_FOLDER and name in OWN_MODELS else {}
             rows.append(_row(name) | own | _shape(folder) | {"path": str(folder)})
-    for name, model in KNOWN.items():
+    for name, model in PUBLISHED_MODELS.items():
         facts = dataclasses.asdict(model)
         rows.append(facts | {"path": str(here[name]) if name in here else ""})
     return rows

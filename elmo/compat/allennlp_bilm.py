@@ -20,7 +20,7 @@ from elmo.errors import ConfigError, WeightsError
 from elmo.model.lstm import State
 from elmo.text.indexer import ByteIndexer
 from elmo.weights import torch_layout
-from elmo.weights.catalogue import KNOWN
+from elmo.weights.catalogue import PUBLISHED_MODELS
 from elmo.weights.formats import read_model
 from elmo.weights.lookup import find_model
 from elmo.weights.model_parts import ModelParts, build
@@ -195,7 +195,7 @@ def read_parts(options_file: str | Path | None, weight_file: str | Path | None) 
 def _published_name(addresses: list[str]) -> str:
     """The known model one of whose files has the folder and name an address ends in, whatever the server."""
     for address in addresses:
-        for model in KNOWN.values():
+        for model in PUBLISHED_MODELS.values():
             if any(file.url.split("/")[-2:] == address.split("?")[0].split("/")[-2:] for file in model.files):
                 return model.name
     raise WeightsError(f"{addresses[0]} is no known model's address.", "Download both files and pass their paths.")

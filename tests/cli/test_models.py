@@ -6,21 +6,27 @@ import json
 
 from test_main import elmo
 
-from elmo.weights.catalogue import KNOWN
+from elmo.weights.catalogue import PUBLISHED_MODELS
 from elmo.weights.lookup import tiny_random
-from elmo.weights.model_folders import SHIPPED
+from elmo.weights.model_folders import SHIPPED_FOLDER
 from elmo.weights.store import save_store
 
 
 def shipped_names() -> list[str]:
-    return sorted(path.parent.name for path in SHIPPED.glob("*/manifest.json"))
+    return sorted(path.parent.name for path in SHIPPED_FOLDER.glob("*/manifest.json"))
 
 
 def test_table_has_every_model(tmp_path):
     done = elmo("models", env={"ELMO_HOME": str(tmp_path)})
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
-    assert [line.split()[0] for line in lines] == ["name", "default", "tiny-random", *shipped_names(), *KNOWN]
+    assert [line.split()[0] for line in lines] == [
+        "name",
+        "default",
+        "tiny-random",
+        *shipped_names(),
+        *PUBLISHED_MODELS,
+    ]
     small = next(line for line in lines if line.startswith("small "))
     assert small.split()[1:5] == ["en", "13,593,296", "256", "no"]
     assert "1 Billion Word" in small

@@ -20,7 +20,7 @@ from torch import nn
 
 from elmo.compat.allennlp import Elmo, ElmoTokenEmbedder, ScalarMix, _ElmoBiLm, batch_to_ids
 from elmo.errors import ConfigError, WeightsError
-from elmo.weights.names import table, to_published
+from elmo.weights.names import tensor_specs, to_published
 
 OPTIONS_FILE = str(FIXTURES / "allennlp" / "options.json")
 WEIGHT_FILE = str(FIXTURES / "allennlp" / "lm_weights.hdf5")
@@ -408,7 +408,10 @@ def test_state_is_no_part_of_a_state_dict():
 def allennlp_state(prefix: str) -> dict[str, torch.Tensor]:
     """The fixture's biLM, doubled so that it is another one, under AllenNLP's names and in its layout."""
     model = golden_model("allennlp")
-    source = {e.published: 2 * to_published(e, model.state_dict()[e.ours]) for e in table(model.config)}
+    source = {
+        spec.published_name: 2 * to_published(spec, model.state_dict()[spec.name])
+        for spec in tensor_specs(model.config)
+    }
     state = {"_token_embedder._char_embedding_weights": np.vstack([np.zeros((1, 4)), source["char_embed"]])}
     for i in range(5):
         state[f"_token_embedder.char_conv_{i}.weight"] = source[f"CNN/W_cnn_{i}"][0].transpose(2, 1, 0)

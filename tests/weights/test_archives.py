@@ -16,7 +16,7 @@ import pytest
 from published_models import VOCAB, write_model
 
 from elmo.errors import WeightsError
-from elmo.weights.archives import MOST_ENTRIES
+from elmo.weights.archives import MAX_ENTRIES
 from elmo.weights.formats import detect, read_model
 
 
@@ -114,7 +114,7 @@ def test_a_size_that_lies_does_not_unpack_more(tmp_path):
 def test_too_many_entries_are_refused(tmp_path):
     path = tmp_path / "m.zip"
     with zipfile.ZipFile(path, "w") as archive:
-        for number in range(MOST_ENTRIES + 1):
+        for number in range(MAX_ENTRIES + 1):
             archive.writestr(entry(f"{number}"), "")
     with pytest.raises(WeightsError, match="1,001 entries"):
         read_model(path)

@@ -22,9 +22,9 @@ from elmo.text.batch import make_batch
 from elmo.weights.formats import detect, read_model
 from elmo.weights.lookup import tiny_random
 from elmo.weights.model_parts import build
-from elmo.weights.published import write_pair
+from elmo.weights.published import write_published
 from elmo.weights.store import save_store
-from elmo.weights.tf_checkpoint import find_prefix, published_names, read_tf_checkpoint
+from elmo.weights.tf_checkpoint import find_prefix, published_names, read_tf_arrays
 
 CHECKPOINTS = Path(__file__).parents[1] / "fixtures" / "tf_checkpoint"
 
@@ -104,8 +104,8 @@ def test_path_that_is_no_model(tmp_path):
         (tmp_path / "none", "No such file"),
         (tmp_path / "text.txt" / "x", "Not a directory"),
         (tmp_path / "empty", "no model found"),
-        (tmp_path / "text.txt", "no model file that is known"),
-        (tmp_path / "model.pt", "no model file that is known"),
+        (tmp_path / "text.txt", "not a model file of a supported format"),
+        (tmp_path / "model.pt", "not a model file of a supported format"),
         (tmp_path / "nul\0byte", "null"),
         (tmp_path / ("x" * 300), "too long"),
     ):
@@ -147,7 +147,7 @@ def test_ambiguous_folder_names_the_files(published):
 
 def test_weights_without_options(published):
     (published / "options.json").unlink()
-    with pytest.raises(WeightsError, match="no options file beside it"):
+    with pytest.raises(WeightsError, match="no options file next to it"):
         read_model(published / "weights.hdf5")
     with pytest.raises(WeightsError, match=r"0 options .*none"):
         read_model(published)
@@ -157,9 +157,9 @@ def test_weights_without_options(published):
 def test_checkpoint_with_options_is_a_network(tmp_path, variant):
     folder = tmp_path / variant
     shutil.copytree(CHECKPOINTS / variant, folder)
-    with pytest.raises(ElmoError, match="options files beside the checkpoint"):
+    with pytest.raises(ElmoError, match="options files next to the checkpoint"):
         read_model(folder)
-    arrays = published_names(read_tf_checkpoint(find_prefix(folder)))
+    arrays = published_names(read_tf_arrays(find_prefix(folder)))
     (folder / "options.json").write_text(json.dumps(options_of(arrays)))
     parts = read_model(folder)
     assert parts.format == "tensorflow"
@@ -228,4 +228,4 @@ def test_manylangs_folder_is_a_network_with_the_same_token_layer(tmp_path, word_
     again = read_model(tmp_path / "ours")
     assert (again.lexicon, again.config) == (parts.lexicon, parts.config)
     with pytest.raises(ElmoError, match="another token layer"):
-        write_pair(tmp_path / "back", parts)
+        write_published(tmp_path / "back", parts)

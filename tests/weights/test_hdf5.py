@@ -25,7 +25,7 @@ from elmo.model.config import HeadConfig
 from elmo.text.batch import make_batch
 from elmo.weights.formats import read_model
 from elmo.weights.model_parts import build
-from elmo.weights.published import read_pair, write_pair
+from elmo.weights.published import read_published, write_published
 
 ROOT = Path(__file__).resolve().parents[2]
 CELL = "RNN_0/RNN/MultiRNNCell/Cell0/LSTMCell"
@@ -33,7 +33,7 @@ posix = pytest.mark.skipif(os.name == "nt", reason="POSIX limits and paths")
 
 
 def load(folder: Path):
-    return read_pair(folder / "options.json", folder / "weights.hdf5")
+    return read_published(folder / "options.json", folder / "weights.hdf5")
 
 
 def vectors(folder: Path) -> list[np.ndarray]:
@@ -131,7 +131,7 @@ def test_softmax_inside_the_weights_file(tmp_path, tied):
 
 def test_softmax_of_its_own_file_comes_along_and_back(tmp_path):
     _, weights = write_model(tmp_path / "a", 6, vocab=True, char_input=True, softmax=True)
-    write_pair(tmp_path / "b", load(tmp_path / "a"))
+    write_published(tmp_path / "b", load(tmp_path / "a"))
     assert sorted(p.name for p in (tmp_path / "b").iterdir()) == [
         "options.json",
         "softmax_weights.hdf5",
@@ -170,7 +170,7 @@ def datasets(path: Path) -> dict[str, tuple[str, tuple[int, ...], bytes]]:
 @pytest.mark.parametrize("seed", range(8))
 def test_read_then_written_is_bit_identical(tmp_path, seed):
     write_model(tmp_path / "a", seed, vocab=True)
-    write_pair(tmp_path / "b", load(tmp_path / "a"))
+    write_published(tmp_path / "b", load(tmp_path / "a"))
     assert datasets(tmp_path / "b" / "weights.hdf5") == datasets(tmp_path / "a" / "weights.hdf5")
     assert load(tmp_path / "b").config == load(tmp_path / "a").config
 
@@ -186,7 +186,7 @@ def test_forget_bias_in_the_weights_is_taken_out_for_old_tools(tmp_path):
             tensors[name][2 * H : 3 * H] += 1.0
     lstm = dataclasses.replace(parts.config.lstm, forget_bias=0.0)
     folded = dataclasses.replace(parts, config=dataclasses.replace(parts.config, lstm=lstm), tensors=tensors)
-    write_pair(tmp_path / "b", folded)
+    write_published(tmp_path / "b", folded)
     assert_equals_oracle(tmp_path / "b", options, weights)
 
 
@@ -211,7 +211,7 @@ from pathlib import Path
 import numpy as np
 from elmo.errors import WeightsError
 from elmo.weights.model_parts import build
-from elmo.weights.published import read_pair
+from elmo.weights.published import read_published
 logging.disable(logging.CRITICAL)
 folder, first, last = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
 data = (folder / "weights.hdf5").read_bytes()
@@ -228,7 +228,7 @@ for seed in range(first, last):
         bad = bad[: rng.integers(1, len(bad))]
     mutant.write_bytes(bad)
     try:
-        build(read_pair(folder / "options.json", mutant))
+        build(read_published(folder / "options.json", mutant))
     except WeightsError:
         refused += 1
 print("refused", refused)
@@ -387,7 +387,7 @@ def test_missing_pieces_of_a_dataset_are_not_read_as_zeros(model, storage):
             empty[:64] = 1.0
 
     edit(model, change)
-    assert_refused(model, "char_embed", "cut short")
+    assert_refused(model, "char_embed", "truncated")
 
 
 def test_gzip_shuffle_and_chunks_are_read(tmp_path):
@@ -502,5 +502,5 @@ def test_head_that_the_layout_cannot_hold_is_refused(tmp_path):
     head = HeadConfig(vocab_size=11, kind="adaptive", cutoffs=(4,))
     parts = dataclasses.replace(parts, config=dataclasses.replace(parts.config, head=head))
     with pytest.raises(ConfigError, match="adaptive"):
-        write_pair(tmp_path / "b", parts)
+        write_published(tmp_path / "b", parts)
     assert not (tmp_path / "b").exists()

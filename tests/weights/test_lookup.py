@@ -22,10 +22,10 @@ from elmo.errors import ConfigError, WeightsError
 from elmo.files import sha256_file
 from elmo.model.config import PRESETS, num_parameters
 from elmo.weights import model_folders as places
-from elmo.weights.catalogue import KNOWN, KnownFile, markdown_table
+from elmo.weights.catalogue import PUBLISHED_MODELS, PublishedFile, markdown_table
 from elmo.weights.lookup import find_model, tiny_random
 from elmo.weights.model_parts import build
-from elmo.weights.names import table
+from elmo.weights.names import tensor_specs
 from elmo.weights.store import save_store
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -40,17 +40,19 @@ def home(tmp_path, monkeypatch) -> Path:
 
 def add_model(monkeypatch, folder: Path, **facts) -> None:
     """A known model named `mine` whose files are those of the folder."""
-    files = tuple(KnownFile(url=f"https://example.org/{p.name}", name=p.name) for p in sorted(folder.iterdir()))
-    model = dataclasses.replace(KNOWN["small"], **({"name": "mine", "files": files, "parameters": None} | facts))
-    monkeypatch.setitem(KNOWN, "mine", model)
+    files = tuple(PublishedFile(url=f"https://example.org/{p.name}", name=p.name) for p in sorted(folder.iterdir()))
+    model = dataclasses.replace(
+        PUBLISHED_MODELS["small"], **({"name": "mine", "files": files, "parameters": None} | facts)
+    )
+    monkeypatch.setitem(PUBLISHED_MODELS, "mine", model)
 
 
 # ---- the table ----
 
 
 def test_table_is_sound():
-    assert len(KNOWN) > 80
-    for name, model in KNOWN.items():
+    assert len(PUBLISHED_MODELS) > 80
+    for name, model in PUBLISHED_MODELS.items():
         assert name == model.name == name.lower()
         assert model.languages
         assert model.files
@@ -60,14 +62,14 @@ def test_table_is_sound():
             assert Path(file.name).name == file.name
             assert file.sha256 is None or len(file.sha256) == 64
     for name, preset in (("small", "small"), ("medium", "medium"), ("original", "original"), ("pubmed", "original")):
-        assert KNOWN[name].parameters == num_parameters(PRESETS[preset])
-        assert KNOWN[name].dim == PRESETS[preset].dim
-    assert sum(model.kind == "manylangs" for model in KNOWN.values()) == 45
+        assert PUBLISHED_MODELS[name].parameters == num_parameters(PRESETS[preset])
+        assert PUBLISHED_MODELS[name].dim == PRESETS[preset].dim
+    assert sum(model.kind == "manylangs" for model in PUBLISHED_MODELS.values()) == 45
 
 
 def test_published_size_fits_the_parameters():
-    weights = KNOWN["original"].files[1]
-    floats = 4 * KNOWN["original"].parameters
+    weights = PUBLISHED_MODELS["original"].files[1]
+    floats = 4 * PUBLISHED_MODELS["original"].parameters
     assert floats < weights.num_bytes < floats + 100_000  # the rest is HDF5's own
 
 
@@ -84,7 +86,7 @@ def test_documentation_shows_this_table():
 def test_known_name_that_is_not_here_says_what_to_get_and_where(home):
     with pytest.raises(WeightsError) as error:
         elmo.load("small")
-    for file in KNOWN["small"].files:
+    for file in PUBLISHED_MODELS["small"].files:
         assert file.url in str(error.value)
     assert str(home / "small") in str(error.value)
 
@@ -183,7 +185,7 @@ def test_sha256_and_size_are_verified(home, monkeypatch):
         (size, "0" * 64, "sha256 differs"),
         (size + 1, None, f"{size:,} bytes"),
     ):
-        files = (KnownFile(url=url, name="weights.hdf5", num_bytes=num_bytes, sha256=sha256),)
+        files = (PublishedFile(url=url, name="weights.hdf5", num_bytes=num_bytes, sha256=sha256),)
         add_model(monkeypatch, home / "mine", files=files)
         if not word:
             find_model("mine")
@@ -202,7 +204,7 @@ def test_another_model_under_a_known_name_is_refused(home):
 def test_file_that_was_half_downloaded_is_refused(home):
     folder = home / "original"
     folder.mkdir(parents=True)
-    (folder / KNOWN["original"].files[1].name).write_bytes(b"\x89HDF\r\n\x1a\n")
+    (folder / PUBLISHED_MODELS["original"].files[1].name).write_bytes(b"\x89HDF\r\n\x1a\n")
     with pytest.raises(WeightsError, match="8 bytes; the published file has 374,434,792"):
         find_model("original")
 
@@ -224,7 +226,9 @@ def test_without_a_home_the_variable_is_named(monkeypatch, tmp_path):
     with pytest.raises(WeightsError, match="Set ELMO_HOME"):
         find_model("small")
     assert find_model("tiny-random").config == PRESETS["tiny"]
-    assert set(places.local_models().values()) <= set(places.SHIPPED.glob("*"))  # the package's own, and no others
+    assert set(places.local_models().values()) <= set(
+        places.SHIPPED_FOLDER.glob("*")
+    )  # the package's own, and no others
 
 
 def test_home_that_cannot_be_read_is_no_home(monkeypatch, tmp_path):
@@ -256,7 +260,7 @@ def test_tiny_random_is_the_same_everywhere_and_says_that_it_is_untrained():
     # numbers written down once, so that a demo's output is the same on every machine and after every upgrade
     kernel = a.tensors["stacks.0.layers.0.kernel"]
     assert [round(float(value), 6) for value in kernel[0, :3]] == [0.100358, 0.131561, 0.145847]
-    assert {entry.ours for entry in table(PRESETS["tiny"])} == set(a.tensors)
+    assert {spec.name for spec in tensor_specs(PRESETS["tiny"])} == set(a.tensors)
     assert not torch.equal(tiny_random(1).tensors["stacks.0.layers.0.kernel"], kernel)
 
 
@@ -276,7 +280,7 @@ def test_tiny_random_leaves_the_random_state_alone():
 
 
 def test_default_is_the_shipped_model_or_warns_that_there_is_none(tmp_path, monkeypatch, caplog):
-    monkeypatch.setattr(places, "SHIPPED", tmp_path)
+    monkeypatch.setattr(places, "SHIPPED_FOLDER", tmp_path)
     with caplog.at_level(logging.WARNING):
         assert find_model("default").source == "tiny-random"
     assert len(caplog.records) == 1

@@ -24,7 +24,7 @@ from elmo.model.config import PRESETS
 from elmo.weights.formats import read_model
 from elmo.weights.lookup import tiny_random
 from elmo.weights.model_parts import build
-from elmo.weights.quantize import MOST, dequantize, output_dim, quantize
+from elmo.weights.quantize import MAX_VALUE, dequantize, output_dim, quantize
 from elmo.weights.store import read_store, save_store
 
 any_float = st.floats(width=32, allow_nan=False, allow_infinity=False, min_value=-(2.0**126), max_value=2.0**126)
@@ -44,7 +44,7 @@ def test_no_weight_moves_by_more_than_half_its_scale(matrix, dim):
     found = dequantize(values, scale, dim, "it")
     error = (found.double() - torch.from_numpy(matrix).double()).abs()
     bound = (scale.double() / 2).unsqueeze(1 - dim) * (1 + 1e-9)
-    assert bool((error <= torch.maximum(bound, torch.tensor(MOST * 2.0**-126))).all())
+    assert bool((error <= torch.maximum(bound, torch.tensor(MAX_VALUE * 2.0**-126))).all())
 
 
 @settings(max_examples=150)
@@ -136,7 +136,7 @@ def test_folders_of_version_1_stay_readable(tmp_path):
     (folder / "config.json").write_text(json.dumps(settings | {"version": 1}))
     make_manifest(folder)
     assert_same(read_store(folder), parts)
-    assert_same(read_store(folder, late_head=True), parts)
+    assert_same(read_store(folder, lazy_head=True), parts)
 
 
 def test_a_large_word_list_is_compressed_and_the_same(tmp_path):
@@ -181,10 +181,10 @@ def test_hostile_scales_are_refused_even_with_a_manifest_that_agrees(stored, cha
             tensors[name] = tensor
     save_file(tensors, stored / "model.safetensors")
     make_manifest(stored)
-    for late_head in (True, False):
-        if late_head or "head.weight" not in tensors:
+    for lazy_head in (True, False):
+        if lazy_head or "head.weight" not in tensors:
             with pytest.raises(WeightsError, match=r"model"):
-                build(read_store(stored, late_head=late_head))
+                build(read_store(stored, lazy_head=lazy_head))
 
 
 @pytest.mark.parametrize("storage", ["int4", 8, "float32"])

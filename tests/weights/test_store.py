@@ -23,7 +23,7 @@ from elmo.model.config import BiLMConfig, CharConfig, LSTMConfig, WordConfig
 from elmo.weights.formats import read_model
 from elmo.weights.lookup import tiny_random
 from elmo.weights.model_parts import Lexicon, ModelParts, build
-from elmo.weights.names import table, to_ours
+from elmo.weights.names import from_published, tensor_specs
 from elmo.weights.store import read_store, save_store
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -74,7 +74,10 @@ def test_lexicon_model_is_kept(tmp_path):
         project_tokens=True,
     )
     rng = np.random.default_rng(0)
-    tensors = {e.ours: to_ours(e, rng.standard_normal(e.shape).astype(np.float32)) for e in table(config)}
+    tensors = {
+        spec.name: from_published(spec, rng.standard_normal(spec.published_shape).astype(np.float32))
+        for spec in tensor_specs(config)
+    }
     lexicon = Lexicon(chars={"<oov>": 0, "\u3000": 1, "\u2028": 2, '"\\': 3}, words={"<oov>": 0, "a\tb": 1, "": 2})
     parts = ModelParts(config=config, tensors=tensors, lexicon=lexicon)
     save_store(tmp_path / "m", parts)
