@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elmo.errors import ConfigError, DataError
-from elmo.text.inputs import looks_untokenised, normalize_input
+from elmo.text.inputs import normalize_input, tokenization_warning
 from elmo.text.tokenize import tokenizer
 
 default = tokenizer("default")
@@ -171,7 +171,7 @@ def test_offsets_point_into_the_callers_own_strings(texts: list[str]) -> None:
     ],
 )
 def test_tokenised_text_looks_right(sentences: list[list[str]]) -> None:
-    assert looks_untokenised(sentences) is None
+    assert tokenization_warning(sentences) is None
 
 
 @pytest.mark.parametrize(
@@ -184,11 +184,11 @@ def test_tokenised_text_looks_right(sentences: list[list[str]]) -> None:
     ],
 )
 def test_text_split_at_spaces_is_noticed(sentences: list[list[str]]) -> None:
-    assert "punctuation" in (looks_untokenised(sentences) or "")
+    assert "punctuation" in (tokenization_warning(sentences) or "")
 
 
 def test_lower_cased_text_is_noticed() -> None:
-    assert "capital" in (looks_untokenised([["the", "cat", "sat", "."]] * 30) or "")
+    assert "capital" in (tokenization_warning([["the", "cat", "sat", "."]] * 30) or "")
 
 
 def test_the_look_is_a_sample() -> None:
@@ -200,5 +200,5 @@ def test_the_look_is_a_sample() -> None:
             Counted.seen += len(found)
             return found
 
-    looks_untokenised(Counted([["A", "b", "."]] * 100_000))
+    tokenization_warning(Counted([["A", "b", "."]] * 100_000))
     assert Counted.seen <= 400
