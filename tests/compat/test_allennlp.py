@@ -485,7 +485,7 @@ def test_the_published_addresses_mean_the_known_models(folder, name, tmp_path, m
         stem = f"https://{server}/models/elmo/{folder}/elmo_{folder}"
         with pytest.raises(WeightsError, match=f"'{name}' is not on this machine"):
             Elmo(f"{stem}_options.json", f"{stem}_weights.hdf5", 1)
-    with pytest.raises(WeightsError, match="no known model"):
+    with pytest.raises(WeightsError, match="not the URL of a known model"):
         Elmo("https://example.org/options.json", "https://example.org/weights.hdf5", 1)
 
 
