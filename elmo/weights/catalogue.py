@@ -3,8 +3,8 @@
 `elmo models` prints it and `elmo.weights.lookup` searches it. This module is data only: it does not import torch and
 downloads nothing. A field that is None or empty was not found in a reliable source. No publisher gives a sha256;
 someone who has verified a file can add it. Sources: the AllenNLP site's model page (its repository allennlp-website,
-elmo.html), ELMoForManyLangs' README, the NLPL wiki, the models' own repositories. The file is long because it is one
-table.
+elmo.html), ELMoForManyLangs' README, the NLPL wiki, the models' own repositories. The file is long because it
+holds one thing, a table.
 """
 
 from __future__ import annotations
