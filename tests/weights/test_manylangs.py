@@ -1,4 +1,4 @@
-"""ELMoForManyLangs folders, made here from torch modules with its parameter names, then read and run in plain numpy."""
+"""ELMoForManyLangs folders: made from torch modules with its parameter names, then read and computed in numpy."""
 
 from __future__ import annotations
 
@@ -125,18 +125,18 @@ def test_token_layer_computes_the_same(tmp_path: Path, word_dim: int, char_dim: 
     embedder, _ = write_folder(tmp_path, word_dim, char_dim, legacy)
     model = read_manylangs_arrays(tmp_path)
     assert ("word_embed" in model.arrays, "char_embed" in model.arrays) == (word_dim > 0, char_dim > 0)
-    chance = np.random.default_rng(0)
-    words, chars = chance.integers(0, len(WORDS), 9), chance.integers(0, len(CHARS), (9, 15))
+    rng = np.random.default_rng(0)
+    words, chars = rng.integers(0, len(WORDS), 9), rng.integers(0, len(CHARS), (9, 15))
     with torch.no_grad():
-        wanted = embedder(torch.from_numpy(words), torch.from_numpy(chars)).numpy()
-    np.testing.assert_allclose(numpy_tokens(model, words, chars), wanted, atol=2e-6)  # float32 sums in another order
+        expected = embedder(torch.from_numpy(words), torch.from_numpy(chars)).numpy()
+    np.testing.assert_allclose(numpy_tokens(model, words, chars), expected, atol=2e-6)  # float32 sums in another order
 
 
 @pytest.mark.parametrize(("direction", "word"), [(0, "forward"), (1, "backward")])
 @pytest.mark.parametrize("layer", [0, 1])
 def test_lstm_step_computes_the_same(tmp_path: Path, direction: int, word: str, layer: int) -> None:
-    """Gates i, f, g, o as trained; the published order is i, g, f, o with the input first. torch's own cell, which has
-    no projection, confirms the order where the recurrent part is nothing."""
+    """Gates are stored as i, f, g, o; the published order is i, g, f, o with the input first. torch's LSTMCell, which
+    has no projection, confirms the order for a zero recurrent state."""
     _, stack = write_folder(tmp_path)
     model = read_manylangs_arrays(tmp_path)
     cell = stack[f"{word}_layer_{layer}"]
@@ -146,7 +146,7 @@ def test_lstm_step_computes_the_same(tmp_path: Path, direction: int, word: str, 
         gates = cell["input_linearity"](x) + cell["state_linearity"](h)
         i, f, g, o = gates.chunk(4, -1)
         memory = f.sigmoid() * c + i.sigmoid() * g.tanh()
-        wanted = cell["state_projection"](o.sigmoid() * memory.tanh()).numpy()
+        expected = cell["state_projection"](o.sigmoid() * memory.tanh()).numpy()
         reference.weight_ih.copy_(cell["input_linearity"].weight)
         reference.weight_hh.zero_()
         reference.bias_ih.copy_(cell["state_linearity"].bias)
@@ -160,25 +160,25 @@ def test_lstm_step_computes_the_same(tmp_path: Path, direction: int, word: str, 
         memory = sigmoid(f) * c.numpy() + sigmoid(i) * np.tanh(g)  # no forget bias: it is in B
         return memory, (sigmoid(o) * np.tanh(memory)) @ t["W_P_0"]
 
-    np.testing.assert_allclose(step(h.numpy())[1], wanted, atol=2e-6)
+    np.testing.assert_allclose(step(h.numpy())[1], expected, atol=2e-6)
     np.testing.assert_allclose(step(np.zeros((5, P), np.float32))[0], no_state, atol=2e-6)
     assert read_manylangs(tmp_path).config.lstm.forget_bias == 0.0  # the biases include it
 
 
-def test_lexicons_are_read_with_every_odd_character(tmp_path: Path) -> None:
+def test_lexicons_with_odd_characters_are_read(tmp_path: Path) -> None:
     write_folder(tmp_path)
     model = read_manylangs_arrays(tmp_path)
     assert model.char_lexicon == CHARS
     assert model.word_lexicon == WORDS
 
 
-def test_entry_lost_to_stripping_is_the_ideographic_space(tmp_path: Path) -> None:
+def test_empty_entry_is_the_ideographic_space(tmp_path: Path) -> None:
     write_folder(tmp_path)
     path = tmp_path / "char.dic"
-    whole = path.read_bytes()
-    assert "\u3000\t4\n".encode() in whole
+    original = path.read_bytes()
+    assert "\u3000\t4\n".encode() in original
     for lost in (b"\t4\r\n", b"4\n"):
-        path.write_bytes(whole.replace("\u3000\t4\n".encode(), lost))
+        path.write_bytes(original.replace("\u3000\t4\n".encode(), lost))
         assert read_manylangs_arrays(tmp_path).char_lexicon == CHARS
 
 
@@ -191,14 +191,14 @@ def test_word_lexicon_is_none_without_word_vectors(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("place", ["sizes.json", "configs/sizes.json", "config.json"])
-def test_settings_are_found_where_people_keep_them(tmp_path: Path, place: str) -> None:
+def test_settings_are_found_in_all_usual_files(tmp_path: Path, place: str) -> None:
     write_folder(tmp_path)
     (tmp_path / "configs").mkdir()
     (tmp_path / place).write_text(json.dumps(SETTINGS))
     assert read_manylangs_arrays(tmp_path).settings == SETTINGS
 
 
-def test_settings_that_are_nowhere_come_from_shapes_and_defaults(tmp_path: Path) -> None:
+def test_missing_settings_come_from_shapes_and_defaults(tmp_path: Path) -> None:
     write_folder(tmp_path)
     config = read_manylangs_arrays(tmp_path).settings
     assert config["encoder"] == {**SETTINGS["encoder"], "proj_clip": 3}
@@ -252,7 +252,7 @@ def test_bad_text_files_are_refused(tmp_path: Path, name: str, text: str, messag
         read_manylangs_arrays(tmp_path)
 
 
-def test_bytes_that_are_no_utf8_are_refused(tmp_path: Path) -> None:
+def test_invalid_utf8_is_refused(tmp_path: Path) -> None:
     write_folder(tmp_path)
     (tmp_path / "char.dic").write_bytes(b"a\t0\n\xff\t1\n")
     with pytest.raises(WeightsError, match=r"not UTF-8 \(byte 4\)"):
@@ -260,14 +260,14 @@ def test_bytes_that_are_no_utf8_are_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["encoder.pkl", "token_embedder.pkl", "char.dic", "word.dic"])
-def test_missing_files_are_named(tmp_path: Path, name: str) -> None:
+def test_error_names_missing_files(tmp_path: Path, name: str) -> None:
     write_folder(tmp_path)
     (tmp_path / name).unlink()
     with pytest.raises(WeightsError, match=f"{name} does not exist"):
         read_manylangs_arrays(tmp_path)
 
 
-def test_other_kinds_of_network_are_refused_by_name(tmp_path: Path) -> None:
+def test_other_kinds_of_network_are_refused(tmp_path: Path) -> None:
     write_folder(tmp_path)
     torch.save({"encoder.weight_ih_l0": torch.zeros(4, 4)}, tmp_path / "encoder.pkl")
     with pytest.raises(WeightsError, match="only 'elmo' encoders"):
@@ -280,7 +280,7 @@ def test_other_kinds_of_network_are_refused_by_name(tmp_path: Path) -> None:
         read_manylangs_arrays(tmp_path)
 
 
-class Runs:
+class RunsCommand:
     def __init__(self, command: str) -> None:
         self.command = command
 
@@ -292,7 +292,7 @@ class Runs:
 def test_pickled_command_is_not_run(tmp_path: Path, legacy: bool) -> None:
     embedder, _ = write_folder(tmp_path)
     marker = tmp_path / "ran"
-    hostile = {**embedder.state_dict(), "x": Runs(f"touch {marker}")}
+    hostile = {**embedder.state_dict(), "x": RunsCommand(f"touch {marker}")}
     torch.save(hostile, tmp_path / "token_embedder.pkl", _use_new_zipfile_serialization=not legacy)
     with pytest.raises(WeightsError, match="not a plain file of tensors"):
         read_manylangs_arrays(tmp_path)
@@ -303,10 +303,10 @@ def test_pickled_command_is_not_run(tmp_path: Path, legacy: bool) -> None:
 @pytest.mark.parametrize("legacy", [True, False])
 def test_truncated_pickles_are_refused(tmp_path: Path, name: str, legacy: bool) -> None:
     write_folder(tmp_path, legacy=legacy)
-    whole = (tmp_path / name).read_bytes()
-    chance = random.Random(1)
-    for size in [0, 1, 7, *(chance.randrange(len(whole)) for _ in range(40))]:
-        (tmp_path / name).write_bytes(whole[:size])
+    original = (tmp_path / name).read_bytes()
+    rng = random.Random(1)
+    for size in [0, 1, 7, *(rng.randrange(len(original)) for _ in range(40))]:
+        (tmp_path / name).write_bytes(original[:size])
         with pytest.raises(WeightsError):
             read_manylangs_arrays(tmp_path)
 
@@ -316,30 +316,30 @@ def test_truncated_pickles_are_refused(tmp_path: Path, name: str, legacy: bool) 
 def test_flipped_bytes_are_refused_or_read(tmp_path: Path, name: str, legacy: bool) -> None:
     write_folder(tmp_path, legacy=legacy, settings=SETTINGS)
     path = tmp_path / name
-    whole = path.read_bytes()
-    tensors = read_manylangs_arrays(tmp_path).arrays
-    chance = random.Random(2)
+    original = path.read_bytes()
+    arrays = read_manylangs_arrays(tmp_path).arrays
+    rng = random.Random(2)
     for _ in range(500):
-        mutant = bytearray(whole)
-        mutant[chance.randrange(len(mutant))] ^= 1 << chance.randrange(8)
+        mutant = bytearray(original)
+        mutant[rng.randrange(len(mutant))] ^= 1 << rng.randrange(8)
         path.write_bytes(mutant)
         try:
-            found = read_manylangs_arrays(tmp_path).arrays
+            mutant_arrays = read_manylangs_arrays(tmp_path).arrays
         except WeightsError:
             continue
-        if not legacy:  # the newer pickles carry checksums: what loads is whole
-            for key, tensor in tensors.items():
-                np.testing.assert_array_equal(found[key], tensor)
+        if not legacy:  # the newer format has checksums: what loads is correct
+            for key, array in arrays.items():
+                np.testing.assert_array_equal(mutant_arrays[key], array)
 
 
 def test_storage_that_claims_more_than_its_file_is_refused(tmp_path: Path) -> None:
-    """The pickle's element count is raised to 8 GiB and nothing else."""
+    """Only the element count in the pickle is changed, to 8 GiB."""
     write_folder(tmp_path)
     buffer = io.BytesIO()
     torch.save({"projection.weight": torch.zeros(70_000)}, buffer, _use_new_zipfile_serialization=False)
     count = b"J" + (70_000).to_bytes(4, "little")
-    whole = buffer.getvalue()
-    assert whole.count(count) >= 1
-    (tmp_path / "token_embedder.pkl").write_bytes(whole.replace(count, b"J" + (2**31 - 1).to_bytes(4, "little")))
+    original = buffer.getvalue()
+    assert original.count(count) >= 1
+    (tmp_path / "token_embedder.pkl").write_bytes(original.replace(count, b"J" + (2**31 - 1).to_bytes(4, "little")))
     with pytest.raises(WeightsError):
         read_manylangs_arrays(tmp_path)
