@@ -87,7 +87,7 @@ def _reads(parts: ModelParts) -> str:
 
 def _files(parts: ModelParts, named_files: list[Path]) -> list[dict[str, Any]]:
     from elmo.files import sha256_file
-    from elmo.weights.published import options_beside
+    from elmo.weights.published import find_options
 
     source = Path(parts.source)
     if source.is_dir():
@@ -96,7 +96,7 @@ def _files(parts: ModelParts, named_files: list[Path]) -> list[dict[str, Any]]:
         shards = source.parent.glob(f"{source.name}.*") if parts.format == "tensorflow" else ()
         paths = [source, *named_files, *shards]
         if parts.format == "hdf5" and source.suffix != ".zip" and not any(p.suffix == ".json" for p in named_files):
-            paths.append(options_beside(source))
+            paths.append(find_options(source))
     unique = {p.resolve(): p for p in paths if p.is_file()}.values()
     return [{"name": p.name, "bytes": p.stat().st_size, "sha256": sha256_file(p)} for p in sorted(unique)]
 

@@ -46,14 +46,6 @@ def boundary_row(mark: int, max_chars: int = 50) -> np.ndarray:
     return row
 
 
-def decode_row(row: np.ndarray) -> str:
-    """The token that a row of ids encodes; a boundary row gives <S> or </S>, invalid UTF-8 becomes U+FFFD."""
-    ids = [int(i) - 1 for i in row if i]
-    if len(ids) > 1 and ids[1] in (BEGIN_SENTENCE, END_SENTENCE):
-        return next(token for token, mark in SPECIAL_TOKENS.items() if mark == ids[1])
-    return bytes(i for i in ids if i < 256).decode("utf-8", "replace")
-
-
 @functools.cache
 def _separators(max_chars: int) -> tuple[str, ...]:
     """The symbols between a token of 0, 1, 2 ... bytes and the next token."""

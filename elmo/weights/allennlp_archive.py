@@ -92,7 +92,7 @@ def read_allennlp_arrays(path: str | Path, prefix: str | None = None) -> AllenNL
         raise WeightsError(f"{path} holds neither {' nor '.join(_WEIGHTS_NAMES)}.", "Is it an AllenNLP model?")
     if not path.is_file():
         raise WeightsError(f"{path} does not exist.")
-    files = _archive_files(path) if is_tar(path) else _Files(weights=path, weights_name=str(path))
+    files = _archive_files(path) if _is_tar(path) else _Files(weights=path, weights_name=str(path))
     if files.weights is None:
         raise WeightsError(f"{path} holds neither {' nor '.join(_WEIGHTS_NAMES)}.", "Is it an AllenNLP model?")
     with nullcontext(files.weights) if isinstance(files.weights, Path) else files.weights as weights:
@@ -108,7 +108,7 @@ def read_allennlp_arrays(path: str | Path, prefix: str | None = None) -> AllenNL
     )
 
 
-def is_tar(path: Path) -> bool:
+def _is_tar(path: Path) -> bool:
     """Whether a file begins like a gzip or a tar file, and not like a pickle."""
     try:
         with open(path, "rb") as file:

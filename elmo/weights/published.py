@@ -30,8 +30,8 @@ def read_published(path: Path, weights_path: Path | None = None) -> ModelParts:
     if path.is_dir():
         return _read_pair(*_find_pair(path))
     if path.suffix == ".json":
-        return _read_pair(path, _weights_beside(path))
-    return _read_pair(options_beside(path), path)
+        return _read_pair(path, _find_weights(path))
+    return _read_pair(find_options(path), path)
 
 
 def write_published(folder: Path, parts: ModelParts, *, overwrite: bool = False) -> None:
@@ -48,7 +48,7 @@ def write_published(folder: Path, parts: ModelParts, *, overwrite: bool = False)
             write_words(partial / VOCAB, parts.vocab)
 
 
-def vocab_beside(folder: Path, config: BiLMConfig) -> tuple[str, ...] | None:
+def read_vocab(folder: Path, config: BiLMConfig) -> tuple[str, ...] | None:
     """The word list in a folder, or None; its length must match the model's word tables."""
     names = (folder / VOCAB, folder / f"{VOCAB}.gz")
     path = next((p for p in names if p.exists()), _only_match(folder, "vocab*.txt*"))
@@ -64,7 +64,7 @@ def vocab_beside(folder: Path, config: BiLMConfig) -> tuple[str, ...] | None:
     return words
 
 
-def options_beside(weights_path: Path) -> Path:
+def find_options(weights_path: Path) -> Path:
     """The options file for a weights file: the one with the matching name, or the only one in the folder."""
     stem = weights_path.stem.replace("weights", "options")
     named = [weights_path.with_name(f"{stem}.json"), weights_path.with_name(OPTIONS)]
@@ -77,7 +77,7 @@ def options_beside(weights_path: Path) -> Path:
     return others[0]
 
 
-def _weights_beside(options_path: Path) -> Path:
+def _find_weights(options_path: Path) -> Path:
     """The weights file for an options file: the one with the matching name, or the only one in the folder."""
     named = options_path.with_name(options_path.stem.replace("options", "weights") + ".hdf5")
     return named if named.exists() else _find_pair(options_path.parent)[1]
@@ -107,7 +107,7 @@ def _read_pair(options_path: Path, weights_path: Path) -> ModelParts:
     return ModelParts(
         config=config,
         tensors=tensors,
-        vocab=vocab_beside(weights_path.parent, config),
+        vocab=read_vocab(weights_path.parent, config),
         about={"format": "hdf5", "source": weights_path.name},
         format="hdf5",
         source=str(weights_path),

@@ -83,7 +83,7 @@ def read_store(path: Path, *, lazy_head: bool = False) -> ModelParts:
 
     With `lazy_head`, the softmax is read when it is first needed.
     """
-    folder = path if path.is_dir() or not path.exists() else path.parent
+    folder = path.parent if path.is_file() else path
     files = listed_files(folder)
     for name in files:
         if name != HEAD:  # checked when it is read

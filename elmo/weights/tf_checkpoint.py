@@ -25,7 +25,7 @@ from elmo.weights.crc32c import masked_crc32c
 from elmo.weights.model_parts import ModelParts
 from elmo.weights.names import from_arrays
 from elmo.weights.options import config_from_options
-from elmo.weights.published import vocab_beside
+from elmo.weights.published import read_vocab
 from elmo.weights.tf_index import DAMAGED, DTYPES, IndexEntry, read_index
 from elmo.weights.tf_table import TABLE_MAGIC
 
@@ -69,7 +69,7 @@ def read_tf_checkpoint(path: str | Path) -> ModelParts:
     return ModelParts(
         config=config,
         tensors=from_arrays(config, arrays, str(prefix)),
-        vocab=vocab_beside(folder, config),
+        vocab=read_vocab(folder, config),
         about={"format": "tensorflow", "source": prefix.name},
         format="tensorflow",
         source=str(prefix),
@@ -88,12 +88,6 @@ def find_prefix(path: str | Path) -> Path:
     match = re.fullmatch(r"(.+)\.(index|meta|data-\d+-of-\d+)", path.name)
     prefix = path.with_name(match[1]) if match else path
     return _check_prefix(prefix)
-
-
-def list_tf_checkpoint(prefix: str | Path) -> dict[str, tuple[str, tuple[int, ...]]]:
-    """Type name and shape of every tensor in a checkpoint, from its index alone."""
-    _, _, entries = read_index(_index_path(find_prefix(prefix)))
-    return {name: (entry.type_name, entry.shape) for name, entry in entries.items()}
 
 
 def read_tf_arrays(prefix: str | Path, select: Callable[[str], bool] | None = None) -> dict[str, np.ndarray]:

@@ -8,9 +8,14 @@ import numpy as np
 import pytest
 
 from elmo.text.batch import make_batch, plan_batches, windows_of
-from elmo.text.chars import boundary_row, decode_row, encode_token
+from elmo.text.chars import boundary_row, encode_token
 from elmo.text.indexer import ByteIndexer, LexiconIndexer, WordIndexer, sentence_rows, token_rows
 from elmo.text.vocab import Vocabulary
+
+
+def decode_row(row: np.ndarray) -> str:
+    """The token that a row of ids encodes."""
+    return bytes(i - 1 for i in row.tolist() if 0 < i <= 256).decode()
 
 
 def test_published_rows() -> None:

@@ -17,10 +17,10 @@ from elmo.weights.crc32c import crc32c, masked_crc32c
 from elmo.weights.tf_checkpoint import (
     find_prefix,
     is_bilm_variable,
-    list_tf_checkpoint,
     published_names,
     read_tf_arrays,
 )
+from elmo.weights.tf_index import read_index
 from elmo.weights.tf_table import TABLE_MAGIC, table_entries
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "tf_checkpoint"
@@ -50,8 +50,9 @@ def test_every_tensor_equals_what_tensorflow_reads(variant: str) -> None:
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_list_gives_types_and_shapes(variant: str) -> None:
-    listed = list_tf_checkpoint(FIXTURES / variant)
+def test_index_gives_types_and_shapes(variant: str) -> None:
+    _, _, entries = read_index(FIXTURES / variant / "model.ckpt-1.index")
+    listed = {name: (entry.type_name, entry.shape) for name, entry in entries.items()}
     assert listed == {name: (array.dtype.name, array.shape) for name, array in expected(variant).items()}
 
 
@@ -270,7 +271,7 @@ def test_hostile_entries_are_refused(tmp_path: Path, message: str, change: dict)
 def test_hostile_tables_are_refused(tmp_path: Path, message: str, table) -> None:
     (tmp_path / "model.index").write_bytes(table(make_block([(b"", b"\x08\x01")])))
     with pytest.raises(WeightsError, match=message):
-        list_tf_checkpoint(tmp_path / "model")
+        read_index(tmp_path / "model.index")
 
 
 def test_v1_checkpoint_is_refused(tmp_path: Path) -> None:
