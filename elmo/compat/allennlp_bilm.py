@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -75,7 +75,8 @@ class _ElmoBiLm(nn.Module):
                     "Fine-tuning trains the cached word vectors and the character network separately, so they diverge."
                 )
             self.create_cached_cnn_embeddings(vocab_to_cache)
-        self.register_load_state_dict_pre_hook(_convert_allennlp_names)  # type: ignore[no-untyped-call]  # torch's
+        add_hook: Callable[..., object] = self.register_load_state_dict_pre_hook  # torch does not annotate it
+        add_hook(_convert_allennlp_names)
 
     def get_output_dim(self) -> int:
         """Width D of a layer."""
@@ -97,8 +98,8 @@ class _ElmoBiLm(nn.Module):
             for start in range(0, len(tokens), WORDS_PER_BATCH):
                 rows = np.stack([self._indexer.row(token) for token in tokens[start : start + WORDS_PER_BATCH]])
                 table[start : start + len(rows)] = self.bilm.token_encoder(torch.from_numpy(rows).to(parameter.device))
-        freeze = not self._requires_grad
-        self._word_embedding = nn.Embedding.from_pretrained(table, freeze=freeze, padding_idx=0)  # type: ignore[no-untyped-call]  # torch's
+        make_embedding: Callable[..., nn.Embedding] = nn.Embedding.from_pretrained
+        self._word_embedding = make_embedding(table, freeze=not self._requires_grad, padding_idx=0)
 
     def _token_layer(self, ids: Tensor) -> tuple[Tensor, Tensor]:
         """Token vectors (B, T+2, P) and mask (B, T+2); each distinct word is computed once."""

@@ -63,7 +63,7 @@ class LazyHead(SoftmaxHead):
         if self._read is not None:
             self._moves.append(fn)
             return self
-        return super()._apply(fn, recurse)  # type: ignore[no-untyped-call]  # torch does not annotate it
+        return super()._apply(fn, recurse)  # type: ignore[no-untyped-call, unused-ignore]  # torch's
 
     def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
         self.fill()
