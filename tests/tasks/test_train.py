@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import tiny_tasks
 import torch
-from models_with_head import scored
+from models_with_head import tiny_with_head
 from safetensors.torch import load_file
 
 from elmo.cli.options import parse_assignment
@@ -124,13 +124,13 @@ def test_changed_data_is_refused_in_the_middle_of_a_run(tmp_path):
 
 
 def test_changed_data_and_another_bilm_are_refused_after_a_run(tmp_path):
-    save_store(tmp_path / "model", scored())
+    save_store(tmp_path / "model", tiny_with_head())
     over = {"elmo": {"mode": "frozen", "model": str(tmp_path / "model")}, "train": {"epochs": 1}}
     config = tiny_tasks.settings(tmp_path, "ner", over)
     first = train(config, tmp_path / "run")
     assert train(config, tmp_path / "run") == first
     shutil.rmtree(tmp_path / "model")
-    save_store(tmp_path / "model", scored(seed=1))
+    save_store(tmp_path / "model", tiny_with_head(seed=1))
     with pytest.raises(ConfigError, match=r"sha256\.elmo = "):
         train(config, tmp_path / "run")
     with open(config.data.train, "a", encoding="utf-8") as file:
@@ -208,7 +208,7 @@ def test_a_tuned_bilm_learns_and_is_saved_with_the_run(tmp_path):
 
 
 def test_a_tuned_bilm_with_a_softmax_goes_on_and_opens_again(tmp_path):
-    save_store(tmp_path / "model", scored())
+    save_store(tmp_path / "model", tiny_with_head())
     over = {"elmo": {"mode": "tuned", "model": str(tmp_path / "model")}, "train": {"epochs": 2}}
     config = tiny_tasks.settings(tmp_path, "ner", over)
     train_cut_off(config, tmp_path / "run", after=1)

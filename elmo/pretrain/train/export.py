@@ -27,7 +27,7 @@ from elmo.pretrain.train.metrics_log import read_log
 from elmo.pretrain.train.perplexity import DEFINITION, Evaluator
 from elmo.pretrain.train.training_curve import draw_curves
 from elmo.weights.model_parts import ModelParts
-from elmo.weights.published import write_pair
+from elmo.weights.published import write_published
 from elmo.weights.store import save_store
 
 
@@ -71,7 +71,7 @@ def export(
     )
     save_store(out / "model", parts, overwrite=True)
     if model.config.head is None or model.config.head.kind == "softmax":
-        write_pair(out / "published", parts, overwrite=True)
+        write_published(out / "published", parts, overwrite=True)
     _draw(out)
     with atomic_file(out / "report.json") as partial:
         partial.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
