@@ -8,8 +8,9 @@ from typing import Annotated, Any
 
 import typer
 
-from elmo.cli.pretrain import assignment, finish, given, say, seconds, split
+from elmo.cli.pretrain import finish, given, say, seconds, split
 from elmo.errors import ConfigError
+from elmo.settings import parse_assignment
 
 EXAMPLE = "elmo finetune my-model/ medical/*.txt --out medical-run/ --heldout medical-test.txt --also news-test.txt"
 
@@ -49,7 +50,7 @@ def run(
     flags["train"] = {"epochs": epochs, "max_steps": max_steps, "rows": rows, "seed": seed, "device": device}
     flags["train"]["stop_after"] = None if stop_after is None else seconds(stop_after)
     flags["optim"] = {"lr": lr}
-    config = make_config(given(**flags), *map(assignment, set_ or ()))
+    config = make_config(given(**flags), *map(parse_assignment, set_ or ()))
     result, report = finetune(
         find_model(model),
         config,

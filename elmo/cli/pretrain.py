@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from elmo.errors import ConfigError
+from elmo.settings import parse_assignment, read_toml
 
 EXAMPLE = "elmo pretrain 'corpus/*.txt' --out run/ --preset small --tokenize default"
 
@@ -43,7 +44,7 @@ def run(
     as_json: Annotated[bool, typer.Option("--json", help="The result as JSON on standard output.")] = False,
 ) -> None:
     """Train a bidirectional language model on your text."""
-    from elmo.pretrain.config import make_config, read_toml
+    from elmo.pretrain.config import make_config
     from elmo.pretrain.estimate import estimate
     from elmo.pretrain.job import pretrain
 
@@ -52,7 +53,7 @@ def run(
     flags["train"] = {"max_steps": max_steps, "max_tokens": max_tokens, "seed": seed, "rows": rows, "device": device}
     flags["train"]["stop_after"] = None if stop_after is None else seconds(stop_after)
     flags["optim"] = {"lr": lr}
-    layers = [read_toml(config) if config else {}, given(**flags), *map(assignment, set_ or ())]
+    layers = [read_toml(config) if config else {}, given(**flags), *map(parse_assignment, set_ or ())]
     settings = make_config(*layers, words=words)
     if not settings.data.files:
         raise ConfigError("No text was given.", f"Name files: {EXAMPLE}")
@@ -94,22 +95,6 @@ def split(heldout: str | None) -> dict[str, Any]:
         return {"heldout": float(heldout)}
     except ValueError:
         return {"heldout_files": heldout.split(",")}
-
-
-def assignment(text: str) -> dict[str, Any]:
-    """section.key=value as nested settings; the value is TOML, or else a plain string."""
-    from elmo.pretrain.config import tomllib
-
-    key, equals, value = text.partition("=")
-    if not equals or not key:
-        raise ConfigError(f"--set {text!r}: expected section.key=value.", "For example --set train.steps=40")
-    try:
-        parsed = tomllib.loads(f"value = {value}")["value"]
-    except tomllib.TOMLDecodeError:
-        parsed = value
-    for part in reversed(key.strip().split(".")):
-        parsed = {part: parsed}
-    return dict(parsed)
 
 
 def given(**values: Any) -> dict[str, Any]:

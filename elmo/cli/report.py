@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from elmo.errors import ConfigError, DataError
+from elmo.settings import read_toml
 
 EXAMPLE = "elmo report runs/ -o report/"
 
@@ -26,7 +27,6 @@ def run(
     """Write a page with every table and picture of the paper beside ours, each figure linked to its record."""
     from dataclasses import asdict
 
-    from elmo.pretrain.config import read_toml
     from elmo.report.collect import collect
     from elmo.report.table1 import make_table
     from elmo.report.table1_chart import as_svg

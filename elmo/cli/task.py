@@ -10,8 +10,9 @@ from typing import Annotated, Any
 
 import typer
 
-from elmo.cli.pretrain import assignment, given, say
+from elmo.cli.pretrain import given, say
 from elmo.errors import ConfigError, DataError
+from elmo.settings import parse_assignment, read_toml
 
 EXAMPLE = "elmo task train ner --train train.iob2 --dev dev.iob2 --elmo default"
 NAMES = "squad, snli, srl, coref, ner, sst"
@@ -45,7 +46,6 @@ def train(
     as_json: Json = False,
 ) -> None:
     """Train a task model; the same command continues a run that was cut off."""
-    from elmo.pretrain.config import read_toml
     from elmo.tasks.config import make_config
     from elmo.tasks.task import load_task
     from elmo.tasks.train import train as train_run
@@ -60,7 +60,7 @@ def train(
         elmo={"mode": mode, "model": elmo, "place": place, "cache": cache},
         train={"seed": seed, "device": device},
     )
-    layers = [read_toml(config) if config else {}, flags, *map(assignment, set_ or ())]
+    layers = [read_toml(config) if config else {}, flags, *map(parse_assignment, set_ or ())]
     out = Path(f"{name}-run") if out is None else out
     first = make_config(task, *layers).train.seed
     records = []
@@ -274,11 +274,9 @@ def set_layers(
     assignments: list[str] | None,
 ) -> list[dict[str, Any]]:
     """What the flags of a set of runs ask for, weakest first."""
-    from elmo.pretrain.config import read_toml
-
     data = {"train": text_of(train), "dev": text_of(dev), "test": text_of(test)}
     flags = given(data=data, elmo={"model": elmo}, train={"device": device})
-    return [read_toml(config) if config else {}, flags, *map(assignment, assignments or ())]
+    return [read_toml(config) if config else {}, flags, *map(parse_assignment, assignments or ())]
 
 
 def needed(path: str) -> Path:

@@ -9,10 +9,12 @@ from typing import Any
 from elmo.embed.load import choose_device, load
 from elmo.errors import ConfigError, OutputError
 from elmo.files import open_bytes, sha256_file
+from elmo.settings import changed_settings
 from elmo.tasks.config import RunConfig
 from elmo.tasks.layer_cache import model_sha256
 from elmo.tasks.record import read_record
 
+NO_EFFECT = ("train.device", "elmo.cache", "elmo.cache_dir")  # settings that do not change what is learned
 Identities = dict[str, str]  # of biLMs by their names: each is loaded once for a set of runs
 
 
@@ -41,11 +43,10 @@ def check_done(out: Path, config: RunConfig, known: Identities | None = None) ->
     known = {} if known is None else known
     check_ready(config, known)
     before = {split: about["sha256"] for split, about in record["data"].items()}
-    if record["vectors"]:
-        before["vectors"] = record["vectors"]["sha256"]
-    check_same(out, before, {name: sha256_file(path) for name, path in _files(config).items()}, "sha256")
-    sha256 = (record["elmo"] or {}).get("sha256")
-    check_same(out, sha256, _identity(config, known), "sha256.elmo")
+    for name in ("vectors", "elmo"):
+        before[name] = (record[name] or {}).get("sha256")
+    now = {name: sha256_file(path) for name, path in _files(config).items()}
+    check_same(out, {"sha256": before}, {"sha256": {**now, "elmo": _identity(config, known)}})
     return record
 
 
@@ -56,14 +57,11 @@ def check_config(out: Path, before: dict[str, Any], now: dict[str, Any]) -> None
     check_same(out, before, now)
 
 
-def check_same(out: Path, before: Any, now: Any, where: str = "") -> None:
-    """A ConfigError that names the first setting in which a folder's run differs from the one asked for."""
-    if isinstance(before, dict) and isinstance(now, dict):
-        for key in sorted({*before, *now}):
-            check_same(out, before.get(key), now.get(key), f"{where}.{key}" if where else key)
-    elif _plain(before) != _plain(now) and where not in ("train.device", "elmo.cache", "elmo.cache_dir"):
+def check_same(out: Path, before: dict[str, Any], now: dict[str, Any]) -> None:
+    """A ConfigError that names the first setting, by its key, in which the run in `out` differs from this one."""
+    for key, (old, new) in changed_settings(before, now, ignore=NO_EFFECT).items():
         raise ConfigError(
-            f"{out} holds a run with {where} = {before!r}; now it is {now!r}.",
+            f"{out} holds a run with {key} = {old!r}; now it is {new!r}.",
             "Choose another --out, or ask for the same settings and files.",
         )
 
@@ -83,7 +81,3 @@ def _identity(config: RunConfig, known: Identities) -> str | None:
     if model not in known:
         known[model] = model_sha256(load(model, device=choose_device(config.train.device)))
     return known[model]
-
-
-def _plain(value: Any) -> Any:
-    return list(value) if isinstance(value, tuple) else value

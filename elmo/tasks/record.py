@@ -25,6 +25,7 @@ import torch
 from elmo import __version__
 from elmo.errors import DataError
 from elmo.files import atomic_file, sha256_file
+from elmo.settings import changed_settings, format_assignment
 from elmo.tasks.config import RunConfig, make_config
 from elmo.tasks.run import RECORD, Run, Splits, read_json
 from elmo.tasks.task import Task
@@ -59,12 +60,9 @@ def make_record(run: Run, splits: Splits, **results: Any) -> dict[str, Any]:
 
 def command_of(task: Task, config: RunConfig) -> str:
     """`elmo task train` with every setting that is not the task's own."""
-    usual, words = make_config(task).to_dict(), ["elmo", "task", "train", task.name]
-    for section, values in config.to_dict().items():
-        for key, value in values.items() if isinstance(values, dict) else ():
-            if value != usual[section][key]:
-                plain = value if isinstance(value, str) else json.dumps(value)  # TOML writes such values as JSON does
-                words += ["--set", f"{section}.{key}={'off' if value is None else plain}"]
+    words = ["elmo", "task", "train", task.name]
+    for key, (_, value) in changed_settings(make_config(task).to_dict(), config.to_dict()).items():
+        words += ["--set", format_assignment(key, value)]
     return shlex.join(words)
 
 

@@ -245,7 +245,7 @@ class Loop:
         now, self.best_weights, training, manifest = found
         check_config(self.out, manifest["config"], self.run.config.to_dict())
         for part in ("data", "elmo"):
-            check_same(self.out, manifest[part], self._about[part], part)
+            check_same(self.out, {part: manifest[part]}, {part: self._about[part]})
         self.run.model.load_state_dict(now)
         self.optimizer.load_state_dict(training["optimizer"])
         for name, value in training["average"].items():

@@ -12,7 +12,8 @@ from in_process_cli import elmo_inside
 from tiny_run import command, records, write_text
 
 import elmo
-from elmo.pretrain.config import make_config, read_toml
+from elmo.pretrain.config import make_config
+from elmo.settings import read_toml
 
 SENTENCES = [["w1", "w10", "unheard-of"], ["w3"]]
 

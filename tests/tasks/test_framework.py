@@ -61,7 +61,7 @@ def test_a_task_answers_to_its_name(name):
         ({"model": {"hidden": 3}}, "'model.hidden'", "'model.hidden_dim'"),
         ({"elmo": {"mode": "frosen"}}, "frosen", "'frozen'"),
         ({"train": {"epochs": "many"}}, "train.epochs is 'many'; expected a whole number", ""),
-        ({"elmo": {"dropout": 2.0}}, "elmo.dropout is 2.0; expected 0 to 1", ""),
+        ({"elmo": {"dropout": 2.0}}, "elmo.dropout is 2.0; expected a number from 0 to 1", ""),
         ({"data": {"fraction": 0.0}}, "data.fraction", ""),
         ({"words": {"dim": 0}, "chars": {"num_filters": 0}}, "no input", "words.dim"),
         ({"train": 3}, "expected a table", ""),

@@ -13,8 +13,8 @@ import torch
 from models_with_head import scored
 from safetensors.torch import load_file
 
-from elmo.cli.pretrain import assignment
 from elmo.errors import ConfigError, DataError, OutputError
+from elmo.settings import parse_assignment
 from elmo.tasks import train as loop
 from elmo.tasks.checkpoint import load_checkpoint
 from elmo.tasks.config import make_config
@@ -99,7 +99,7 @@ def test_the_record_is_complete(tmp_path):
     assert record["parameters"] > 1000
     words = shlex.split(record["command"])
     assert words[:4] == ["elmo", "task", "train", "ner"]
-    again = make_config(load_task("ner"), *map(assignment, words[5::2]))
+    again = make_config(load_task("ner"), *map(parse_assignment, words[5::2]))
     assert again == config
     assert find_records([tmp_path])[0]["path"].endswith("record.json")
 

@@ -25,6 +25,7 @@ from elmo.embed.dump.part_file import Layout, Part
 from elmo.embed.dump.target import Target
 from elmo.errors import OutputError
 from elmo.files import atomic_file, explain_write
+from elmo.settings import changed_settings
 
 try:
     import fcntl
@@ -152,23 +153,14 @@ class PartsFolder:
                 file.unlink(missing_ok=True)
 
     def _refuse_difference(self, earlier: Plan, plan: Plan) -> None:
-        was, now = _flat(earlier), _flat(plan)
-        names = [name for name in {**was, **now} if was.get(name) != now.get(name) and name not in _INFORMATION]
-        if now["shards"] is None:
-            names = [name for name in names if name != "shards"]  # one process may finish what shards began
-        if names:
-            lines = [f"{name}: was {was.get(name)!r}, is {now.get(name)!r}" for name in names]
+        # one process may finish what shards began
+        ignore = _INFORMATION if plan["shards"] else {*_INFORMATION, "shards"}
+        if changed := changed_settings(earlier, plan, ignore=ignore):
+            lines = [f"{name}: was {before!r}, is {after!r}" for name, (before, after) in changed.items()]
             raise OutputError(
                 f"{self.path} belongs to another run:\n  " + "\n  ".join(lines),
                 "Repeat that run's input, model and settings to continue it, or choose another output.",
             )
-
-
-def _flat(plan: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for name, value in plan.items():
-        flat |= _flat(value, f"{prefix}{name}.") if isinstance(value, Mapping) else {prefix + name: value}
-    return flat
 
 
 @contextmanager
