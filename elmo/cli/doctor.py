@@ -42,7 +42,7 @@ def run(
 
 def golden_facts(device: str) -> list[str]:
     """One line for each golden model: how far from the published vectors this machine lands."""
-    from elmo.embed.load import choose_device
+    from elmo.devices import choose_device
     from elmo.embed.selftest import SENTENCES, replay
 
     lines = []

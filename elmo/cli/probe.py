@@ -49,8 +49,8 @@ def run(
     if column not in ("xpos", "upos"):
         raise ConfigError(f"--column is {column!r}.", "Expected xpos or upos.")
     import elmo
+    from elmo.devices import choose_device
     from elmo.embed.dump.target import check_place
-    from elmo.embed.load import choose_device
     from elmo.files import atomic_file
     from elmo.probes.linear import FitConfig
     from elmo.probes.run import run_probe

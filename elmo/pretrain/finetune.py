@@ -18,6 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from elmo.devices import choose_device
 from elmo.errors import ConfigError
 from elmo.files import atomic_file
 from elmo.model.bilm import BiLM
@@ -26,7 +27,7 @@ from elmo.model.head import SoftmaxHead
 from elmo.pretrain.config import RunConfig
 from elmo.pretrain.data.vocabulary import count_words
 from elmo.pretrain.file_perplexity import measure
-from elmo.pretrain.job import JobResult, choose_device, pretrain
+from elmo.pretrain.job import JobResult, pretrain
 from elmo.text.chars import encode_token
 from elmo.text.vocab import BOS, EOS, UNK, Vocabulary
 from elmo.weights.model_parts import ModelParts, build

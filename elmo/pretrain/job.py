@@ -20,6 +20,7 @@ from typing import Any
 
 import torch
 
+from elmo.devices import choose_device
 from elmo.errors import ConfigError, DataError
 from elmo.model.bilm import BiLM
 from elmo.model.config import BiLMConfig, HeadConfig, WordConfig, num_parameters
@@ -125,17 +126,6 @@ def identity(config: RunConfig, data: PreparedData) -> dict[str, Any]:
         "reset": train.reset,
         "shuffle": train.shuffle,
     }
-
-
-def choose_device(device: str) -> str:
-    """`auto` is CUDA where there is one, else the CPU."""
-    if device == "auto":
-        return "cuda" if torch.cuda.is_available() else "cpu"
-    try:
-        torch.empty(0, device=device)
-    except (RuntimeError, AssertionError) as error:
-        raise ConfigError(f"device {device!r} cannot be used ({str(error).splitlines()[0]}).") from error
-    return device
 
 
 def _check_shares(config: RunConfig) -> None:

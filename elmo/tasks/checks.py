@@ -6,7 +6,8 @@ import os
 from pathlib import Path
 from typing import Any
 
-from elmo.embed.load import choose_device, load
+from elmo.devices import choose_device
+from elmo.embed.load import load
 from elmo.errors import ConfigError, OutputError
 from elmo.files import open_bytes, sha256_file
 from elmo.settings import changed_settings

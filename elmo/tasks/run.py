@@ -22,8 +22,9 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import nn
 
+from elmo.devices import choose_device
 from elmo.embed.embedder import Embedder
-from elmo.embed.load import choose_device, load
+from elmo.embed.load import load
 from elmo.errors import ConfigError, DataError
 from elmo.files import atomic_file, sha256_file
 from elmo.tasks.config import RunConfig, make_config

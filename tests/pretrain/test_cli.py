@@ -82,7 +82,7 @@ def test_dry_run_says_what_it_takes_and_writes_nothing(
         (["--stop-after", "soon"], "'soon' is no time"),
         (["--set", "train.row=3"], "train.rows"),
         (["--set", "nothing"], "section.key=value"),
-        (["--rows", "0"], "rows 0"),
+        (["--rows", "0"], "train.rows is 0"),
         (["--device", "abacus"], "abacus"),
         (["--set", "objective.tied=true"], "tied"),
         (["--config", "missing.toml"], "missing.toml"),
