@@ -24,7 +24,7 @@ from elmo.errors import DataError
 from elmo.files import atomic_file, explain_write
 from elmo.progress import Progress
 from elmo.tasks.batches import plan_epoch
-from elmo.tasks.checkpoint import drop_checkpoint, load_checkpoint, save_checkpoint, save_weights
+from elmo.tasks.checkpoint import drop_checkpoint, load_checkpoint, save_checkpoint
 from elmo.tasks.checks import check_config, check_done, check_folder, check_same
 from elmo.tasks.config import RunConfig
 from elmo.tasks.optim import WeightAverage, make_optimizer, update
@@ -32,6 +32,7 @@ from elmo.tasks.predict import evaluate
 from elmo.tasks.record import elmo_identity, make_record, write_record
 from elmo.tasks.run import RECORD, WEIGHTS, Run, Splits, new_run, save_words
 from elmo.tasks.tokens import to_device
+from elmo.weights.checkpoint_folder import save_weights
 
 MAX_BAD_UPDATES = 20  # in a row with gradients that are not finite, before giving up
 LOOK_EVERY = 50  # updates whose losses stay on the device before anybody waits for them

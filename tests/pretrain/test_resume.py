@@ -160,7 +160,7 @@ def test_no_sound_checkpoint_is_an_error_not_a_fresh_start(finished: tuple[Path,
     shutil.copytree(source, out)
     for path in (out / "checkpoints").iterdir():
         flip_a_byte(path)
-    with pytest.raises(DataError, match="None of the 2 checkpoints"):
+    with pytest.raises(DataError, match="All 2 checkpoints"):
         run(text, out)
     assert len(records(out)) > 40
 
