@@ -16,6 +16,7 @@ import importlib
 import lzma
 import os
 import shutil
+import socket
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,6 +24,11 @@ from pathlib import Path
 from typing import IO, Any, cast
 
 from elmo.errors import DataError, MissingExtra, OutputError
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]  # checked before use
 
 COMPRESSED = (".gz", ".bz2", ".xz", ".zst")
 
@@ -116,6 +122,33 @@ def atomic_folder(path: str | Path, *, overwrite: bool = False) -> Iterator[Path
             _sync(path.parent)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
+
+
+@contextmanager
+def file_lock(path: Path, in_use: str, hint: str, *, shared: bool = False, wait: bool = False) -> Iterator[None]:
+    """Holds an operating-system lock on the file `path`, which ends with the process, however the process ends.
+
+    While another process holds the lock, this waits (`wait`) or raises an OutputError: `in_use` followed by the holder.
+    Holders with `shared` exclude only holders without. Windows has no such lock: there nobody is kept out.
+    """
+    with explain_write(path):
+        file = path.open("a+", encoding="utf-8")
+    with file:
+        if fcntl is not None:
+            operation = (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | (0 if wait else fcntl.LOCK_NB)
+            try:
+                fcntl.flock(file, operation)
+            except BlockingIOError as error:
+                file.seek(0)
+                holder = file.read().strip() or "another process"
+                raise OutputError(f"{in_use} {holder}.", hint) from error
+            except OSError as error:  # the file system has no locks
+                raise OutputError(f"{path}: cannot be locked ({error.strerror or error}).") from error
+        file.seek(0)
+        file.truncate()
+        file.write(f"process {os.getpid()} on {socket.gethostname()}")
+        file.flush()
+        yield
 
 
 def _put_in_place(partial: Path, path: Path) -> None:

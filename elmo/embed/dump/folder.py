@@ -15,22 +15,16 @@ import json
 import logging
 import os
 import re
-import socket
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
 from elmo.embed.dump.part_file import Layout, Part
 from elmo.embed.dump.target import Target
 from elmo.errors import OutputError
-from elmo.files import atomic_file, explain_write
+from elmo.files import atomic_file, explain_write, file_lock
 from elmo.settings import changed_settings
-
-try:
-    import fcntl
-except ImportError:  # Windows
-    fcntl = None  # type: ignore[assignment]  # checked before use
 
 log = logging.getLogger(__name__)
 
@@ -55,14 +49,13 @@ class PartsFolder:
         """Takes the folder, alone or as one shard of many; an OutputError names who has it."""
         with explain_write(self.path):
             self.path.mkdir(exist_ok=True)
-        self._locks.enter_context(_locked(self.path / "lock", self.target.path, shared=shard is not None))
+        self._locks.enter_context(self._lock("lock", shared=shard is not None))
         if shard is not None:
-            name = f"shard-{shard[0]}-of-{shard[1]}.lock"
-            self._locks.enter_context(_locked(self.path / name, self.target.path))
+            self._locks.enter_context(self._lock(f"shard-{shard[0]}-of-{shard[1]}.lock"))
 
     def begin(self, plan: Plan, *, keep: bool, overwrite: bool) -> None:
         """Makes the plan this folder's. An earlier plan must be the same (`keep`), or is forgotten (`overwrite`)."""
-        with _locked(self.path / "plan.lock", self.target.path, wait=True):
+        with self._lock("plan.lock", wait=True):
             earlier = self.read("plan.json")
             if earlier is not None and not keep and not overwrite:
                 raise OutputError(
@@ -146,6 +139,10 @@ class PartsFolder:
         with suppress(OSError):  # not empty: another run has just begun here
             self.path.rmdir()
 
+    def _lock(self, name: str, *, shared: bool = False, wait: bool = False) -> AbstractContextManager[None]:
+        in_use = f"{self.target.path} is being written by"
+        return file_lock(self.path / name, in_use, "Wait for it or stop it.", shared=shared, wait=wait)
+
     def _remove_blocks(self) -> None:
         kept = {"result.json", "plan.json"}
         for file in self.path.iterdir():
@@ -161,24 +158,3 @@ class PartsFolder:
                 f"{self.path} belongs to another run:\n  " + "\n  ".join(lines),
                 "Repeat that run's input, model and settings to continue it, or choose another output.",
             )
-
-
-@contextmanager
-def _locked(path: Path, target: Path, *, shared: bool = False, wait: bool = False) -> Iterator[None]:
-    """Holds a lock file; the system lets go of it when the process dies, however it dies."""
-    with explain_write(path):
-        file = path.open("a+", encoding="utf-8")
-    with file:
-        if fcntl is not None:
-            kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
-            try:
-                fcntl.flock(file, kind if wait else kind | fcntl.LOCK_NB)
-            except BlockingIOError as error:
-                file.seek(0)
-                holder = file.read().strip() or "another process"
-                raise OutputError(f"{target} is being written by {holder}.", "Wait for it or stop it.") from error
-        file.seek(0)
-        file.truncate()
-        file.write(f"process {os.getpid()} on {socket.gethostname()}")
-        file.flush()
-        yield
