@@ -5,17 +5,16 @@ The file's name is a checksum of the model, the layers and the text: another mod
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 
 from elmo.analysis.neighbors import embedded
-from elmo.embed.disk_cache import cached_array
+from elmo.embed.disk_cache import cache_path, cached_array
 from elmo.embed.embedder import Embedder
 from elmo.embed.layer_choice import LayerSpec, choose_layers
-from elmo.embed.model_checksum import model_checksum
+from elmo.embed.model_checksum import vectors_checksum
 from elmo.embed.pool import normalize
 from elmo.progress import Progress
 
@@ -54,14 +53,6 @@ def index_corpus(
                 kept[begin:end] = normalize(vectors)
                 progress.advance(len(tokens))
 
-    path = folder / f"{_key(embedder, sentences, layers)}.npy"
-    return CorpusIndex(sentences, cached_array(path, (num_words, embedder.dim), fill), path)
-
-
-def _key(embedder: Embedder, sentences: Sequence[Sequence[str]], layers: LayerSpec) -> str:
     weights = choose_layers(layers, embedder.num_layers).matrix.tolist()
-    about = (model_checksum(embedder), embedder.state, embedder.dtype, weights)
-    digest = hashlib.sha256(repr(about).encode())
-    for sentence in sentences:
-        digest.update(("\n" + "\t".join(sentence)).encode())
-    return digest.hexdigest()[:32]
+    path = cache_path(folder, {"vectors": vectors_checksum(embedder), "layers": weights, "unit": True}, sentences)
+    return CorpusIndex(sentences, cached_array(path, (num_words, embedder.dim), fill), path)

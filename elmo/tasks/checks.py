@@ -8,11 +8,11 @@ from typing import Any
 
 from elmo.devices import choose_device
 from elmo.embed.load import load
+from elmo.embed.model_checksum import vectors_checksum
 from elmo.errors import ConfigError, OutputError
 from elmo.files import open_bytes, sha256_file
 from elmo.settings import changed_settings
 from elmo.tasks.config import RunConfig
-from elmo.tasks.layer_cache import model_sha256
 from elmo.tasks.record import read_record
 
 NO_EFFECT = ("train.device", "elmo.cache", "elmo.cache_dir")  # settings that do not change what is learned
@@ -80,5 +80,5 @@ def _identity(config: RunConfig, known: Identities) -> str | None:
     if not config.elmo.used:
         return None
     if model not in known:
-        known[model] = model_sha256(load(model, device=choose_device(config.train.device)))
+        known[model] = vectors_checksum(load(model, device=choose_device(config.train.device)))
     return known[model]

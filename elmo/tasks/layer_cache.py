@@ -7,8 +7,6 @@ they are moved to the device once, where there is room, and a batch is one looku
 
 from __future__ import annotations
 
-import hashlib
-import json
 import logging
 import math
 from collections.abc import Iterable, Sequence
@@ -18,9 +16,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from elmo.embed.disk_cache import cached_array
+from elmo.embed.disk_cache import cache_path, cached_array
 from elmo.embed.embedder import Embedder
-from elmo.embed.model_checksum import model_checksum
 from elmo.errors import ConfigError, DataError
 from elmo.files import cache_home
 from elmo.progress import Progress
@@ -33,7 +30,7 @@ AT_ONCE = {"cpu": (256, 8192), "cuda": (2048, 32_768)}  # rows and tokens; on CU
 
 
 class LayerSource:
-    """All layers of any sentence; those prepared beforehand without computing. `sha256`: as `model_sha256` gives it."""
+    """All layers of any sentence; prepared sentences are looked up. `sha256` is the embedder's `vectors_checksum`."""
 
     def __init__(
         self, embedder: Embedder, sha256: str, *, cache: str = "memory", cache_dir: str | Path | None = None
@@ -130,23 +127,11 @@ class LayerSource:
             raise DataError("The biLM's vectors are too large for float16.", "Set elmo.cache = 'off'.")
 
     def _on_disk(self, folder: Path, sentences: list[Sentence], show: bool | None) -> np.ndarray:
-        path = folder / f"{self._sha[:16]}-{text_sha256(sentences)[:16]}.npy"
+        path = cache_path(folder, {"vectors": self._sha}, sentences)
         shape = self._shape(sentences)
         if not path.exists():
             log.info("layers of %d tokens go to %s", shape[0], path)
         return cached_array(path, shape, lambda block: self._fill(block, sentences, show))
-
-
-def model_sha256(embedder: Embedder) -> str:
-    """Of the model, the state policy and the precision: what a sentence's vectors depend on."""
-    return hashlib.sha256(f"{model_checksum(embedder)} {embedder.state} {embedder.dtype}".encode()).hexdigest()
-
-
-def text_sha256(sentences: Iterable[Sequence[str]]) -> str:
-    digest = hashlib.sha256()
-    for sentence in sentences:
-        digest.update(json.dumps(list(sentence)).encode() + b"\n")
-    return digest.hexdigest()
 
 
 def _cache_folder(cache_dir: str | Path | None) -> Path:
