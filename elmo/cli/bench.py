@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -46,6 +45,7 @@ def run(
 
     from elmo.bench.run import BenchConfig, growth_report, run_comparison, run_growth
     from elmo.bench.table import comparison_table, growth_tables
+    from elmo.records import format_record, make_record
 
     if threads is not None:
         torch.set_num_threads(threads)
@@ -67,10 +67,12 @@ def run(
         grown = run_growth(config, seconds=seconds, show=True)
         if pictures is not None:
             _draw(grown, f"{model or config.sizes[0]}, {config.dtypes[0]}", pictures)
-        typer.echo(json.dumps(growth_report(config, grown)) if as_json else growth_tables(grown))
+        record = make_record("bench", growth_report(config, grown))
+        typer.echo(format_record(record) if as_json else growth_tables(grown))
         return
     done = run_comparison(config, show=True)
-    typer.echo(json.dumps(done.as_dict()) if as_json else comparison_table(done.results, done.peaks))
+    record = make_record("bench", done.as_dict())
+    typer.echo(format_record(record) if as_json else comparison_table(done.results, done.peaks))
 
 
 def _draw(grown: dict[str, Growth], what: str, folder: Path) -> None:

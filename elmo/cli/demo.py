@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from elmo.cli.command_line import command_line
 
 if TYPE_CHECKING:
     import numpy as np
@@ -32,6 +33,7 @@ def run(
     """Show what contextual vectors tell apart, and what the language model behind them expects."""
     import elmo
     from elmo.analysis.contexts import all_uses, layers_of, vectors_of
+    from elmo.records import format_record, make_record
 
     embedder = elmo.load(model, device=device)
     uses = all_uses()
@@ -47,7 +49,8 @@ def run(
         _draw(path, uses, vectors)
         facts["picture"] = str(path)
     if as_json:
-        print(json.dumps(facts, ensure_ascii=False))
+        command = command_line("demo", model=model, json=True)
+        print(format_record(make_record("demo", facts, command=command)))
         return
     print(f"{embedder}\n")
     if not embedder.trained:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -42,6 +41,7 @@ def run(
     """Fine-tune a model on domain text; new words get softmax rows, the report shows before and after."""
     from elmo.pretrain.config import make_config
     from elmo.pretrain.finetune import finetune
+    from elmo.records import format_record
     from elmo.weights.lookup import find_model
 
     if not files:
@@ -62,7 +62,7 @@ def run(
         say=say,
     )
     if as_json:
-        print(json.dumps({"step": result.train.step, "stopped": result.train.reason, **report}))
+        print(format_record({**report, "step": result.train.step, "stopped": result.train.reason}))
     else:
         _print_change(report)
     finish(result.train.reason, result.train.signal, out)

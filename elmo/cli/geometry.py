@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated
 
@@ -31,7 +30,8 @@ def run(
     from elmo.analysis.geometry import layer_geometry
     from elmo.embed.dump.target import check_place
     from elmo.embed.model_checksum import model_checksum
-    from elmo.files import atomic_file, sha256_file
+    from elmo.files import sha256_file
+    from elmo.records import format_record, make_record, write_record
     from elmo.text.lines import read_lines
 
     if out is not None:
@@ -39,10 +39,7 @@ def run(
     embedder = elmo.load(model, tokenizer=tokenizer, device=device)
     sentences = [[token.text for token in embedder.tokenize(line)] for line in islice(read_lines(text), limit)]
     layers = layer_geometry(embedder, sentences, min_count=min_count, show=True)
-    record = {
-        "command": command_line(
-            "geometry", text.name, model=model, tokenizer=tokenizer, min_count=min_count, limit=limit
-        ),
+    values = {
         "vectors": {
             "name": embedder.name,
             "sha256": model_checksum(embedder),
@@ -52,13 +49,13 @@ def run(
         "data": {"file": text.name, "sha256": None if str(text) == "-" else sha256_file(text)},
         "counts": {"sentences": len(sentences), "words": sum(map(len, sentences))},
         "geometry": [asdict(layer) for layer in layers],
-        "versions": {"elmo": elmo.__version__},
     }
+    command = command_line("geometry", text.name, model=model, tokenizer=tokenizer, min_count=min_count, limit=limit)
+    record = make_record("geometry", values, command=command)
     if out is not None:
-        with atomic_file(out) as partial:
-            partial.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+        write_record(out, record)
     if as_json:
-        print(json.dumps(record))
+        print(format_record(record))
         return
     print(f"{'layer':>5}  {'different words':>15}  {'same word':>9}  {'in its sentence':>15}  {'length':>8}")
     for one in layers:

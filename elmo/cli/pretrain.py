@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from pathlib import Path
@@ -47,6 +46,7 @@ def run(
     from elmo.pretrain.config import make_config
     from elmo.pretrain.estimate import estimate
     from elmo.pretrain.job import pretrain
+    from elmo.records import format_record
 
     flags: dict[str, Any] = {"recipe": recipe, "preset": preset}
     flags["data"] = {"files": files or None, "vocab_path": vocab, "reading": given(tokenize=tokenize), **split(heldout)}
@@ -62,7 +62,7 @@ def run(
         return
     result = pretrain(settings, out, num_workers=workers, strict_resume=strict_resume, say=say)
     if as_json and os.environ.get("RANK", "0") == "0":  # under torchrun, once
-        print(json.dumps({"step": result.train.step, "stopped": result.train.reason, "report": result.report}))
+        print(format_record({"step": result.train.step, "stopped": result.train.reason, "report": result.report}))
     finish(result.train.reason, result.train.signal, out)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -48,6 +47,7 @@ def run(
     from elmo.analysis.similar import similar
     from elmo.analysis.static_neighbors import static_neighbors
     from elmo.probes.vector_source import read_static_vectors
+    from elmo.records import format_record, make_record
 
     if index is not None and index.exists() and not index.is_dir():
         raise ConfigError(f"--index {index} is a file.", "Give a folder; it is made where there is none.")
@@ -75,8 +75,8 @@ def run(
             tokenizer=tokenizer, layers=layers, k=k, state=state, same_word=same_word, json=True,
         )  # fmt: skip
         settings = {"layers": layers, "k": k, "tokenizer": tokenizer, "state": state, "same_word": same_word}
-        about = {"command": command, "settings": {**settings, "paragraphs": paragraphs}}
-        print(json.dumps({**about, **_record(embedder, queries, found, corpus), "without_context": without}))
+        values = {"settings": {**settings, "paragraphs": paragraphs}, **_record(embedder, queries, found, corpus)}
+        print(format_record(make_record("neighbours", {**values, "without_context": without}, command=command)))
         return
     for query, near in zip(queries, found.neighbours, strict=True):
         print(f"in context: {marked(query.tokens, query.position, 99)}")
@@ -120,7 +120,6 @@ def _sentences(embedder: Embedder, corpus: Path, paragraphs: bool) -> Iterator[t
 
 
 def _record(embedder: Embedder, queries: list[Query], found: Similar, corpus: Path) -> dict[str, Any]:
-    import elmo
     from elmo.embed.model_checksum import model_checksum
     from elmo.files import sha256_file
 
@@ -144,5 +143,4 @@ def _record(embedder: Embedder, queries: list[Query], found: Similar, corpus: Pa
             for query, near in zip(queries, found.neighbours, strict=True)
         ],
         "cosines": [[round(float(value), 4) for value in row] for row in found.cosines],
-        "versions": {"elmo": elmo.__version__},
     }

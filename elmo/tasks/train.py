@@ -23,13 +23,14 @@ from torch import Tensor
 from elmo.errors import DataError
 from elmo.files import atomic_file, explain_write
 from elmo.progress import Progress
+from elmo.records import write_record
 from elmo.tasks.batches import plan_epoch
 from elmo.tasks.checkpoint import drop_checkpoint, load_checkpoint, save_checkpoint
 from elmo.tasks.checks import check_config, check_done, check_folder, check_same
 from elmo.tasks.config import RunConfig
 from elmo.tasks.optim import WeightAverage, make_optimizer, update
 from elmo.tasks.predict import evaluate
-from elmo.tasks.record import elmo_identity, make_record, write_record
+from elmo.tasks.record import elmo_identity, run_record
 from elmo.tasks.run import RECORD, WEIGHTS, Run, Splits, new_run, save_words
 from elmo.tasks.tokens import to_device
 from elmo.weights.checkpoint_folder import save_weights
@@ -78,7 +79,7 @@ def train(
     place, best = loop.place, loop.place.best
     assert best is not None
     test = evaluate(run, splits.test, show=show) if splits.test is not None else None
-    record = make_record(
+    record = run_record(
         run,
         splits,
         dev=best["dev"],
@@ -92,7 +93,7 @@ def train(
     save_words(out, run)
     with atomic_file(out / WEIGHTS) as partial:
         save_weights(partial, loop.best_weights)
-    write_record(out, record)
+    write_record(out / RECORD, record)
     drop_checkpoint(out)
     metric = run.task.metric
     say(f"best {metric} on dev {best['score']:.2f}" + (f", on test {test[metric]:.2f}" if test else ""))
