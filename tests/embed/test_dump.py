@@ -229,7 +229,7 @@ def test_merge_names_the_missing_shards(tmp_path, embedder, source):
     [(None, None, False), ((1, 2), (2, 2), True), ((1, 2), (1, 2), False), ((1, 2), None, False)],
 )
 def test_two_writers_on_one_output(tmp_path, embedder, source, first, second, allowed):
-    from elmo.embed.dump.folder import PartsFolder
+    from elmo.embed.dump.part_folder import PartsFolder
     from elmo.embed.dump.target import Target
 
     fcntl = pytest.importorskip("fcntl")

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from elmo.embed.dump.estimate import check_room
-from elmo.embed.dump.folder import PartsFolder
 from elmo.embed.dump.part_files import Parts
+from elmo.embed.dump.part_folder import PartsFolder
 from elmo.embed.dump.target import Target, check_place, exists_error
 from elmo.embed.dump.write_jsonl import write_jsonl
 from elmo.embed.dump.write_npz import write_npz

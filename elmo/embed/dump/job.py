@@ -18,9 +18,9 @@ import torch
 from elmo.embed.dump.assemble import MergeSummary, assemble, finish_result
 from elmo.embed.dump.blocks import Block, cut_blocks
 from elmo.embed.dump.estimate import Estimate, check_room, estimate, free_bytes
-from elmo.embed.dump.folder import PartsFolder
 from elmo.embed.dump.options import DumpOptions
 from elmo.embed.dump.part_file import Layout, Part, write_part
+from elmo.embed.dump.part_folder import PartsFolder
 from elmo.embed.dump.plan import Unchanged, layout_of, make_plan
 from elmo.embed.dump.target import STDOUT, Target, check_target, exists_error, is_stream
 from elmo.embed.dump.write_jsonl import json_line

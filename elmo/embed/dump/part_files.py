@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from elmo.embed.dump.folder import PartsFolder
 from elmo.embed.dump.part_file import Part
+from elmo.embed.dump.part_folder import PartsFolder
 
 
 class Parts:

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from elmo import __version__
-from elmo.embed.dump.folder import Plan
 from elmo.embed.dump.options import DumpOptions
 from elmo.embed.dump.part_file import Layout
+from elmo.embed.dump.part_folder import Plan
 from elmo.embed.dump.target import is_stream
 from elmo.embed.embedder import Embedder
 from elmo.embed.layer_choice import LayerChoice
