@@ -111,7 +111,7 @@ def test_shards_at_the_same_time_then_merge(work):
     command = ["embed", work / "in.txt", out, *MODEL, *SETTINGS, "--shard"]
     assert elmo(*command, "9/8")[0] == 2
     code, _, err = elmo("merge", out)
-    assert (code, "no parts" in err) == (1, True)
+    assert (code, "no part files" in err) == (1, True)
     for process in [start(*command, "1/2"), start(*command, "2/2")]:
         code, _, err = finish(process)
         assert code == 0, err

@@ -209,7 +209,7 @@ def test_overwrite_forgets_an_unfinished_run(tmp_path, embedder, source):
 
 def test_merge_names_the_missing_shards(tmp_path, embedder, source):
     out = tmp_path / "o.npz"
-    with pytest.raises(OutputError, match="no parts"):
+    with pytest.raises(OutputError, match="no part files"):
         merge(out)
     dump(embedder, source, out, DumpOptions(shard=(2, 4), **SMALL))
     with pytest.raises(OutputError, match="shards 1/4, 3/4, 4/4") as caught:
@@ -229,12 +229,12 @@ def test_merge_names_the_missing_shards(tmp_path, embedder, source):
     [(None, None, False), ((1, 2), (2, 2), True), ((1, 2), (1, 2), False), ((1, 2), None, False)],
 )
 def test_two_writers_on_one_output(tmp_path, embedder, source, first, second, allowed):
-    from elmo.embed.dump.part_folder import PartsFolder
+    from elmo.embed.dump.part_folder import PartFolder
     from elmo.embed.dump.target import Target
 
     fcntl = pytest.importorskip("fcntl")
     assert fcntl
-    holder = PartsFolder(Target(path=tmp_path / "o.npz", format="npz"))
+    holder = PartFolder(Target(path=tmp_path / "o.npz", format="npz"))
     holder.lock(first)
     try:
         if allowed:
@@ -304,7 +304,7 @@ def test_settings_that_contradict(tmp_path, embedder, source):
     for text in ("1", "a/b", "1/", "-1/2", "1/2/3"):
         with pytest.raises(ConfigError, match="expected i/n"):
             parse_shard(text)
-    with pytest.raises(ConfigError, match="cannot be shared out"):
+    with pytest.raises(ConfigError, match="shards are not possible"):
         dump(make_embedder(state="carry"), source, tmp_path / "o.npz", DumpOptions(shard=(1, 2)))
     with pytest.raises(ConfigError, match="read only once"):
         dump(embedder, "-", tmp_path / "o.npz", DumpOptions(resume=True))
