@@ -1,4 +1,4 @@
-"""What is asked for, held against what there is, before any training: files, the biLM, a folder's earlier run."""
+"""Checks before a task run trains: its files and biLM can be read, and an earlier run in its folder is the same run."""
 
 from __future__ import annotations
 
@@ -16,43 +16,43 @@ from elmo.tasks.config import RunConfig
 from elmo.tasks.record import read_record
 
 NO_EFFECT = ("train.device", "elmo.cache", "elmo.cache_dir")  # settings that do not change what is learned
-Identities = dict[str, str]  # of biLMs by their names: each is loaded once for a set of runs
+Identities = dict[str, str]  # model name -> checksum, so that several runs load each biLM only once
 
 
-def check_ready(config: RunConfig, known: Identities | None = None) -> None:
-    """Refuses settings whose files or biLM cannot be read."""
+def check_ready(config: RunConfig, identities: Identities | None = None) -> None:
+    """An error if a file of the run or its biLM cannot be read."""
     for path in _files(config).values():
         open_bytes(path).close()
-    _identity(config, {} if known is None else known)
+    _elmo_identity(config, {} if identities is None else identities)
 
 
 def check_folder(out: Path) -> None:
-    """Refuses a run's folder that could not be made or written to; makes nothing."""
-    place = out.absolute()
-    while not place.exists() and place != place.parent:
-        place = place.parent
-    if not place.is_dir():
-        raise OutputError(f"{out}: {place} is a file; a folder was expected.")
-    if not os.access(place, os.W_OK):
-        raise OutputError(f"{out}: the folder {place} may not be written to.")
+    """An OutputError if the folder cannot be created or written to. Creates nothing."""
+    existing = out.absolute()
+    while not existing.exists() and existing != existing.parent:
+        existing = existing.parent
+    if not existing.is_dir():
+        raise OutputError(f"{out}: {existing} is a file; a folder was expected.")
+    if not os.access(existing, os.W_OK):
+        raise OutputError(f"{out}: the folder {existing} may not be written to.")
 
 
-def check_done(out: Path, config: RunConfig, known: Identities | None = None) -> dict[str, Any]:
-    """The record of a finished run, if it is of these settings, these files and this biLM."""
+def check_done(out: Path, config: RunConfig, identities: Identities | None = None) -> dict[str, Any]:
+    """The record of the finished run in `out`; an error if its settings, files or biLM are not those of `config`."""
     record = read_record(out)
     check_config(out, record["config"], config.to_dict())
-    known = {} if known is None else known
-    check_ready(config, known)
+    identities = {} if identities is None else identities
+    check_ready(config, identities)
     before = {split: about["sha256"] for split, about in record["data"].items()}
     for name in ("vectors", "elmo"):
         before[name] = (record[name] or {}).get("sha256")
     now = {name: sha256_file(path) for name, path in _files(config).items()}
-    check_same(out, {"sha256": before}, {"sha256": {**now, "elmo": _identity(config, known)}})
+    check_same(out, {"sha256": before}, {"sha256": {**now, "elmo": _elmo_identity(config, identities)}})
     return record
 
 
 def check_config(out: Path, before: dict[str, Any], now: dict[str, Any]) -> None:
-    """As `check_same`, of whole settings: without ELMo, the rest of its section means nothing."""
+    """As `check_same`, for all settings of a run. Without ELMo the section "elmo" has no effect and is ignored."""
     if before["elmo"]["mode"] == now["elmo"]["mode"] == "none":
         before, now = ({k: v for k, v in values.items() if k != "elmo"} for values in (before, now))
     check_same(out, before, now)
@@ -63,7 +63,7 @@ def check_same(out: Path, before: dict[str, Any], now: dict[str, Any]) -> None:
     for key, (old, new) in changed_settings(before, now, ignore=NO_EFFECT).items():
         raise ConfigError(
             f"{out} holds a run with {key} = {old!r}; now it is {new!r}.",
-            "Choose another --out, or ask for the same settings and files.",
+            "Choose another --out, or give the same settings and files.",
         )
 
 
@@ -75,10 +75,10 @@ def _files(config: RunConfig) -> dict[str, str]:
     return {name: path for name, path in files.items() if path}
 
 
-def _identity(config: RunConfig, known: Identities) -> str | None:
+def _elmo_identity(config: RunConfig, identities: Identities) -> str | None:
     model = config.elmo.model
     if not config.elmo.used:
         return None
-    if model not in known:
-        known[model] = vectors_checksum(load(model, device=choose_device(config.train.device)))
-    return known[model]
+    if model not in identities:
+        identities[model] = vectors_checksum(load(model, device=choose_device(config.train.device)))
+    return identities[model]

@@ -118,7 +118,7 @@ def new_run(config: RunConfig, *, show: bool | None = None) -> tuple[Run, Splits
         for part in (train, splits.dev, splits.test or []):
             source.prepare(sentences_of(part), show=show)
         if run.device.type == "cuda":
-            source.lay_out(run.device)
+            source.copy_to_device(run.device)
     return run, splits
 
 

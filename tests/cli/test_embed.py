@@ -189,7 +189,7 @@ def test_file_size_limit_is_a_clear_error_and_no_file(work, tmp_path):
     assert not list(tmp_path.iterdir())
     code, _, err = elmo(*command, "--force", preexec_fn=limit)
     assert code == 1, err
-    assert "the disk is full or a size limit was met" in err
+    assert "the disk is full or a size limit is reached" in err
     assert "continue with --resume" in err
     assert "Traceback" not in err
     assert [path.name for path in tmp_path.iterdir()] == ["o.hdf5.parts"]

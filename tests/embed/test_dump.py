@@ -308,7 +308,7 @@ def test_settings_that_contradict(tmp_path, embedder, source):
         dump(make_embedder(state="carry"), source, tmp_path / "o.npz", DumpOptions(shard=(1, 2)))
     with pytest.raises(ConfigError, match="read only once"):
         dump(embedder, "-", tmp_path / "o.npz", DumpOptions(resume=True))
-    with pytest.raises(ConfigError, match="does not say which format"):
+    with pytest.raises(ConfigError, match="does not tell the output format"):
         dump(embedder, source, tmp_path / "o.bin")
     with pytest.raises(ConfigError, match="compresses jsonl only"):
         dump(embedder, source, tmp_path / "o.npz.gz")

@@ -177,7 +177,7 @@ def test_layers_laid_out_on_a_device_are_the_same(embedder, tmp_path):
     source.prepare(SENTENCES)  # knows two of them already
     rows = [[SENTENCES[2], SENTENCES[1]], [SENTENCES[0]], [], [[], SENTENCES[2]]]
     before = source.joined(rows, T=8)
-    source.lay_out(torch.device("cpu"))
+    source.copy_to_device(torch.device("cpu"))
     assert torch.equal(source.joined(rows, T=8), before)
     assert torch.equal(before[:, 0, 3], source.layers([SENTENCES[1]], T=1)[:, 0, 0])
     assert before[:, 1, :6].any()

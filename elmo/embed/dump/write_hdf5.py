@@ -107,7 +107,7 @@ def check_sentence_keys(lines: Iterable[str], source: str) -> None:
         if reason:
             raise DataError(
                 f"{source}:{number}: the line {reason}, so it cannot name a dataset ({line.strip()[:40]!r}).",
-                "Drop --use-sentence-keys: datasets are then named by line, and sentence_to_index lists them by sentence.",
+                "Drop --use-sentence-keys: datasets are then named by line; sentence_to_index lists them by sentence.",
             )
         datasets.add(digest)
         groups.update(parents)
