@@ -1,4 +1,4 @@
-"""Files are written whole or not at all, whatever happens in between."""
+"""Files: atomic writing, decompression by suffix, locks, checksums, errors for users."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from elmo.errors import DataError, MissingExtra, OutputError
 from elmo.files import atomic_file, atomic_folder, file_lock, open_bytes, require_extra, sha256_file
 
 
-def test_a_file_appears_only_when_it_is_whole(tmp_path: Path) -> None:
+def test_a_file_appears_only_when_it_is_complete(tmp_path: Path) -> None:
     target = tmp_path / "out.txt"
     with atomic_file(target) as partial:
         partial.write_text("half")
@@ -35,7 +35,7 @@ def _write_and_fail(target: Path) -> None:
         raise ZeroDivisionError
 
 
-def test_a_folder_is_swapped_whole(tmp_path: Path) -> None:
+def test_a_folder_is_replaced_in_one_step(tmp_path: Path) -> None:
     target = tmp_path / "model"
     for number in range(3):
         with atomic_folder(target, overwrite=True) as partial:
@@ -46,7 +46,7 @@ def test_a_folder_is_swapped_whole(tmp_path: Path) -> None:
         pass
 
 
-def test_what_a_dead_process_left_is_swept(tmp_path: Path) -> None:
+def test_leftovers_of_a_dead_process_are_removed(tmp_path: Path) -> None:
     code = textwrap.dedent(
         f"""
         import os
@@ -63,7 +63,7 @@ def test_what_a_dead_process_left_is_swept(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == ["model"]
 
 
-def test_a_forbidden_or_missing_place_is_one_kind_of_error(tmp_path: Path) -> None:
+def test_a_read_only_or_missing_folder_is_an_output_error(tmp_path: Path) -> None:
     with (
         pytest.raises(OutputError, match="cannot be written"),
         atomic_file(tmp_path / "no" / "such" / "file") as partial,
@@ -87,7 +87,7 @@ def test_files_open_by_their_suffix(tmp_path: Path, suffix: str) -> None:
         assert file.read() == data
 
 
-def test_a_folder_or_nothing_is_no_file(tmp_path: Path) -> None:
+def test_a_folder_or_a_missing_file_is_a_data_error(tmp_path: Path) -> None:
     for path in (tmp_path, tmp_path / "missing"):
         with pytest.raises(DataError):
             open_bytes(path)
@@ -138,7 +138,7 @@ def test_a_lock_names_its_holder_and_ends_with_the_process(tmp_path: Path) -> No
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no such lock")
-def test_shared_locks_exclude_only_locks_of_one(tmp_path: Path) -> None:
+def test_shared_locks_exclude_only_exclusive_locks(tmp_path: Path) -> None:
     path = tmp_path / "lock"
     with other_process_holds(path, "shared"):
         with file_lock(path, "out is in use by", "", shared=True):

@@ -57,8 +57,7 @@ class TrainConfig:
     rows: Annotated[int, at_least(1)] = 128  # rows of running text per step, all devices together
     steps: Annotated[int, at_least(1)] = 20  # tokens per row and step; gradients stop there, the LSTM state continues
     accumulate: Annotated[int, at_least(1)] = 1  # micro-batches per step, to save memory; divides rows
-    reset: Annotated[float, at_least(0, up_to=1)] = 1.0  # probability that a sentence starts from a zero state; 0:
-    # the state is always carried over, as in the reference implementation
+    reset: Annotated[float, at_least(0, up_to=1)] = 1.0  # probability of a zero state at a sentence start; 0: carried
     shuffle: bool = True
     epochs: Annotated[float, above(0)] = 10.0  # passes over the text; ignored where max_steps is set
     max_steps: Annotated[int, at_least(0)] = 0  # 0: as many as the epochs take
@@ -69,8 +68,7 @@ class TrainConfig:
     checkpoint_every: Annotated[int, at_least(0)] = 500  # steps; 0: only at the end
     keep: Annotated[int, at_least(2)] = 2  # newest checkpoints to keep (two, because the newest may be damaged)
     patience: Annotated[int, at_least(1)] | None = None  # validations without improvement before the run stops
-    precision: Annotated[str, one_of("auto", "float32", "bfloat16")] = "auto"  # bfloat16: matrix products only,
-    # weights and sums stay float32; auto: bfloat16 on CUDA
+    precision: Annotated[str, one_of("auto", "float32", "bfloat16")] = "auto"  # of products; auto: bfloat16 on CUDA
     device: str = "auto"
     head_only_steps: Annotated[int, at_least(0)] = 0  # first steps in which only a new softmax is trained
     max_bad_steps: Annotated[int, at_least(1)] = 10  # consecutive steps with non-finite gradients before the run fails

@@ -30,7 +30,7 @@ sys.path[:0] = [str(ROOT), str(Path(__file__).parent)]
 
 from jobs import SECONDS, Job, all_jobs, chosen, files_of  # noqa: E402  # found by the line above
 
-from elmo.pretrain.config import read_toml  # noqa: E402
+from elmo.settings import parse_assignment, read_toml  # noqa: E402
 
 KEPT = ("record.json", "config.json")
 TICK, SAY_EVERY = 0.2, 15.0  # seconds
@@ -158,13 +158,12 @@ def command_of(job: Job, asked: argparse.Namespace) -> list[str]:
 
 def embed(task: str, assignments: list[str]) -> None:
     """Fills the layer cache with a task's three files."""
-    from elmo.cli.pretrain import assignment
     from elmo.tasks.config import make_config
     from elmo.tasks.run import new_run
     from elmo.tasks.task import load_task
 
     toml = read_toml(Path(__file__).with_name(f"{task}.toml"))
-    new_run(make_config(load_task(task), toml, *map(assignment, assignments)), show=True)
+    new_run(make_config(load_task(task), toml, *map(parse_assignment, assignments)), show=True)
 
 
 def is_done(job: Job, out: Path) -> bool:
