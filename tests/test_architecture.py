@@ -29,7 +29,7 @@ MAY_IMPORT = {
     "weights": {"model"},
     "pretrain": {"text", "kernels", "model", "weights", "charts"},
     "embed": {"text", "kernels", "model", "weights"},
-    "tasks": {"text", "model.mix", "weights.store", "embed"},
+    "tasks": {"text", "model.mix", "weights.store", "weights.checkpoint_folder", "embed"},
     "probes": {"text", "embed"},
     "analysis": {"text", "model", "weights", "embed", "charts"},
     "report": {"charts"},

@@ -18,7 +18,6 @@ from elmo.cli.options import (
     TrainFile,
     drop_unset,
     optional_str,
-    parse_assignment,
     print_status,
 )
 from elmo.errors import ConfigError, DataError
@@ -133,7 +132,7 @@ def sweep_settings(
     assignments: list[str] | None,
 ) -> list[dict[str, Any]]:
     """The settings of a curve or sweep in rising precedence: configuration file, flags, --set assignments."""
-    from elmo.pretrain.config import read_toml
+    from elmo.settings import parse_assignment, read_toml
 
     data = {"train": optional_str(train), "dev": optional_str(dev), "test": optional_str(test)}
     flags = drop_unset(data=data, elmo={"model": elmo}, train={"device": device})

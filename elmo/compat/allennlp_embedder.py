@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from elmo.compat.allennlp_bilm import _ElmoBiLm, batch_to_ids
-from elmo.embed.load import choose_device
+from elmo.devices import choose_device
 from elmo.errors import ConfigError, DataError
 from elmo.files import atomic_file
 

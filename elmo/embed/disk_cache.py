@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from elmo.errors import DataError
 from elmo.files import atomic_file, explain_write
+
+
+def cache_path(folder: Path, identity: Mapping[str, Any], sentences: Iterable[Sequence[str]]) -> Path:
+    """The file in `folder` for the vectors of these sentences: a checksum of the text and of `identity`.
+
+    `identity` holds all that the vectors depend on besides the text (model, state policy, layers), as JSON values.
+    """
+    digest = hashlib.sha256(json.dumps(identity, sort_keys=True).encode())
+    for sentence in sentences:
+        digest.update(b"\n" + json.dumps(list(sentence)).encode())
+    return folder / f"{digest.hexdigest()[:32]}.npy"
 
 
 def cached_array(path: Path, shape: tuple[int, ...], fill: Callable[[np.ndarray], None]) -> np.ndarray:

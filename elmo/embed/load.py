@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import logging
 from pathlib import Path
 
-import torch
-
+from elmo.devices import choose_device
 from elmo.embed.embedder import Embedder
-from elmo.errors import ConfigError, WeightsError
+from elmo.errors import WeightsError
 from elmo.text.indexer import ByteIndexer, Indexer, LexiconIndexer, WordIndexer
 from elmo.text.vocab import Vocabulary
 from elmo.weights.formats import read_model
 from elmo.weights.lookup import find_model
 from elmo.weights.model_parts import ModelParts, build
-
-log = logging.getLogger(__name__)
 
 
 def load(
@@ -73,17 +69,3 @@ def _vocabulary(parts: ModelParts) -> Vocabulary | None:
     """The words of the softmax or the word table; a list that merely lies beside a character model is not needed."""
     needed = parts.config.head is not None or parts.config.words is not None
     return Vocabulary(parts.vocab, source=parts.source) if needed and parts.vocab is not None else None
-
-
-def choose_device(device: str) -> str:
-    """The device asked for, if it is there; for `auto` the best there is."""
-    if device == "auto":
-        chosen = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
-        log.info("device auto: %s", chosen)
-        return chosen
-    try:
-        torch.empty(0, device=device)
-    except (RuntimeError, AssertionError) as error:
-        reason = str(error).splitlines()[0]
-        raise ConfigError(f"device {device!r} cannot be used ({reason}).", "Try device='cpu' or 'auto'.") from error
-    return device

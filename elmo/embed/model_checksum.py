@@ -12,6 +12,11 @@ if TYPE_CHECKING:
     from elmo.embed.embedder import Embedder
 
 
+def vectors_checksum(embedder: Embedder) -> str:
+    """A checksum of the model, the state policy and the precision: all that a sentence's vectors depend on."""
+    return hashlib.sha256(f"{model_checksum(embedder)} {embedder.state} {embedder.dtype}".encode()).hexdigest()
+
+
 def model_checksum(embedder: Embedder) -> str:
     """A checksum of everything in a model that shapes its vectors, the same for every file it may lie in.
 

@@ -5,11 +5,11 @@
 
 from __future__ import annotations
 
-import difflib
-from dataclasses import asdict, dataclass, field, is_dataclass
-from typing import Any, cast, get_args, get_type_hints
+from dataclasses import asdict, dataclass, field
+from typing import Any
 
 from elmo.errors import ConfigError
+from elmo.settings import parse_settings
 
 PAPER_FILTERS = ((1, 32), (2, 32), (3, 64), (4, 128), (5, 256), (6, 512), (7, 1024))
 LARGEST_DIM = 1 << 20
@@ -167,32 +167,7 @@ class BiLMConfig:
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> BiLMConfig:
         """The inverse of `to_dict`; an unknown key is an error that names the nearest known one."""
-        return from_dict(cls, values)
-
-
-def from_dict(kind: type, values: Any, where: str = "") -> Any:
-    """A config dataclass from nested plain values, each key known and each section of its own kind."""
-    if not isinstance(values, dict):
-        raise ConfigError(f"{where or 'the configuration'} is {values!r}; expected a table of settings.")
-    kinds = get_type_hints(kind)
-    arguments = {}
-    for key, value in values.items():
-        if key not in kinds:
-            near = difflib.get_close_matches(str(key), kinds, n=1)
-            raise ConfigError(
-                f"Unknown setting {where + str(key)!r}.",
-                f"Did you mean {where + near[0]!r}?" if near else f"Known: {', '.join(kinds)}.",
-            )
-        section = next((k for k in (kinds[key], *get_args(kinds[key])) if is_dataclass(k)), None)
-        if section is not None and value is not None:
-            value = from_dict(cast(type, section), value, f"{where}{key}.")
-        elif isinstance(value, list):
-            value = tuple(tuple(v) if isinstance(v, list) else v for v in value)
-        arguments[key] = value
-    try:
-        return kind(**arguments)
-    except TypeError as error:
-        raise ConfigError(f"{where or 'the configuration'}: {error}.") from error
+        return parse_settings(cls, values)
 
 
 def num_parameters(config: BiLMConfig, *, head: bool = False) -> int:

@@ -18,6 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from elmo.devices import choose_device
 from elmo.errors import ConfigError
 from elmo.files import atomic_file
 from elmo.model.bilm import BiLM
@@ -26,7 +27,8 @@ from elmo.model.head import SoftmaxHead
 from elmo.pretrain.config import RunConfig
 from elmo.pretrain.data.vocabulary import count_words
 from elmo.pretrain.file_perplexity import measure
-from elmo.pretrain.job import JobResult, choose_device, pretrain
+from elmo.pretrain.job import JobResult, pretrain
+from elmo.records import make_record, write_record
 from elmo.text.chars import encode_token
 from elmo.text.vocab import BOS, EOS, UNK, Vocabulary
 from elmo.weights.model_parts import ModelParts, build
@@ -101,9 +103,10 @@ def finetune(
     report["before"] = before
     if result.model is not None:
         report["after"] = _measure_all(model, vocab, config, also, num_workers)
-        with atomic_file(out / "finetune.json") as partial:
-            partial.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
-    return result, report
+    record = make_record("finetuning", report)
+    if result.model is not None:
+        write_record(out / "finetune.json", record)
+    return result, record
 
 
 def adapted_vocabulary(

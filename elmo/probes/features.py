@@ -5,14 +5,12 @@ In memory, or in a file that is mapped and used again when the same vectors are 
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
-from elmo.embed.disk_cache import cached_array
+from elmo.embed.disk_cache import cache_path, cached_array
 from elmo.errors import DataError
 from elmo.probes.vector_source import VectorSource
 from elmo.progress import Progress
@@ -34,7 +32,7 @@ def gather(
         result = np.empty(shape, dtype=np.float16)
         _fill(result, source, sentences, label, show)
         return result
-    path = cache / f"{_key(source, sentences)}.npy"
+    path = cache_path(cache, source.identity(), sentences)
     return cached_array(path, shape, lambda mapped: _fill(mapped, source, sentences, label, show))
 
 
@@ -50,10 +48,3 @@ def _fill(
             result[begin:end] = vectors.swapaxes(0, 1)
             progress.advance(end - begin)
     assert end == len(result), "a source gives every word its vector"
-
-
-def _key(source: VectorSource, sentences: Sequence[Sequence[str]]) -> str:
-    digest = hashlib.sha256(json.dumps(source.identity(), sort_keys=True).encode())
-    for sentence in sentences:
-        digest.update(("\n" + "\t".join(sentence)).encode())
-    return digest.hexdigest()[:32]

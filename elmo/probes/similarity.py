@@ -12,7 +12,7 @@ import numpy as np
 
 from elmo.probes.averages import average_names, averages
 from elmo.probes.judgements import read_judgements
-from elmo.probes.record import make_record
+from elmo.probes.record import probe_record
 from elmo.probes.vector_source import VectorSource
 from elmo.probes.wic import pair_cosines
 from elmo.progress import Progress
@@ -38,7 +38,7 @@ def probe_similarity(
             values = cosines[:, column]
             both = {"spearman": spearman(values, scores), "pearson": pearson(values, scores)}
             views.setdefault(name, {})[form] = both
-    return make_record(
+    return probe_record(
         kind="similarity",
         source=source,
         files={"judgements": Path(path)},

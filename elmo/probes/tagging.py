@@ -16,7 +16,7 @@ import numpy as np
 from elmo.probes.columns import SPLITS, Tagged, find_splits, read_tagged
 from elmo.probes.features import gather
 from elmo.probes.linear import FitConfig, fit
-from elmo.probes.record import make_record
+from elmo.probes.record import probe_record
 from elmo.probes.scores import accuracy, span_score
 from elmo.probes.vector_source import VectorSource
 
@@ -64,7 +64,7 @@ def probe_tags(
     baseline = {
         split: tag_scores(_usual_tags(data["train"], data[split]), data[split], column)["score"] for split in SPLITS[1:]
     }
-    return make_record(
+    return probe_record(
         kind="ner" if column == "iob" else "pos",
         source=source,
         files=files,

@@ -16,7 +16,7 @@ import numpy as np
 
 from elmo.errors import ConfigError, DataError
 from elmo.probes.averages import average_names, averages
-from elmo.probes.record import make_record
+from elmo.probes.record import probe_record
 from elmo.probes.vector_source import VectorSource
 from elmo.progress import Progress
 from elmo.text.lines import read_lines
@@ -76,7 +76,7 @@ def probe_wic(
             threshold = best_threshold(cosines["train"][:, column], same["train"])
             right = {split: 100.0 * np.mean((cosines[split][:, column] >= threshold) == same[split]) for split in files}
             views.setdefault(name, {})[form] = {**right, "threshold": threshold}
-    return make_record(
+    return probe_record(
         kind="wic",
         source=source,
         files=files,

@@ -20,7 +20,7 @@ import numpy as np
 
 from elmo.errors import ConfigError
 from elmo.probes.averages import average_names, averages
-from elmo.probes.record import make_record
+from elmo.probes.record import probe_record
 from elmo.probes.sense_averages import FORMS, SenseAverages, average_senses, target_vectors, transform
 from elmo.probes.sense_mix import PairProducts, weightings
 from elmo.probes.senses import Target, WordNet, read_raganato, read_semcor, read_wordnet
@@ -56,7 +56,7 @@ def probe_wsd(
         show=show,
     )
     solver = _Solver(learned, wordnet, targets, np.array(names))
-    return make_record(
+    return probe_record(
         kind="wsd",
         source=source,
         files=files,

@@ -22,13 +22,15 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import nn
 
+from elmo.devices import choose_device
 from elmo.embed.embedder import Embedder
-from elmo.embed.load import choose_device, load
+from elmo.embed.load import load
+from elmo.embed.model_checksum import vectors_checksum
 from elmo.errors import ConfigError, DataError
 from elmo.files import atomic_file, sha256_file
 from elmo.tasks.config import RunConfig, make_config
 from elmo.tasks.elmo_input import make_inputs
-from elmo.tasks.layer_cache import LayerSource, model_sha256
+from elmo.tasks.layer_cache import LayerSource
 from elmo.tasks.symbols import Symbols, make_symbols, start_vectors
 from elmo.tasks.task import Labels, Task, load_task
 from elmo.tasks.tokens import BatchMaker
@@ -116,7 +118,7 @@ def new_run(config: RunConfig, *, show: bool | None = None) -> tuple[Run, Splits
         for part in (train, splits.dev, splits.test or []):
             source.prepare(sentences_of(part), show=show)
         if run.device.type == "cuda":
-            source.lay_out(run.device)
+            source.copy_to_device(run.device)
     return run, splits
 
 
@@ -177,7 +179,7 @@ def _assemble(
 ) -> Run:
     device = torch.device(choose_device(config.train.device))
     embedder = load(config.elmo.model, device=str(device)) if config.elmo.used else None
-    sha256 = model_sha256(embedder) if embedder is not None else None
+    sha256 = vectors_checksum(embedder) if embedder is not None else None
     frozen = embedder is not None and config.elmo.mode == "frozen"
     source = None
     if embedder is not None and sha256 is not None and frozen:

@@ -23,15 +23,17 @@ from torch import Tensor
 from elmo.errors import DataError
 from elmo.files import atomic_file, explain_write
 from elmo.progress import Progress
+from elmo.records import write_record
 from elmo.tasks.batches import plan_epoch
-from elmo.tasks.checkpoint import drop_checkpoint, load_checkpoint, save_checkpoint, save_weights
+from elmo.tasks.checkpoint import drop_checkpoint, load_checkpoint, save_checkpoint
 from elmo.tasks.checks import check_config, check_done, check_folder, check_same
 from elmo.tasks.config import RunConfig
 from elmo.tasks.optim import WeightAverage, make_optimizer, update
 from elmo.tasks.predict import evaluate
-from elmo.tasks.record import elmo_identity, make_record, write_record
+from elmo.tasks.record import elmo_identity, run_record
 from elmo.tasks.run import RECORD, WEIGHTS, Run, Splits, new_run, save_words
 from elmo.tasks.tokens import to_device
+from elmo.weights.checkpoint_folder import save_weights
 
 MAX_BAD_UPDATES = 20  # in a row with gradients that are not finite, before giving up
 LOOK_EVERY = 50  # updates whose losses stay on the device before anybody waits for them
@@ -77,7 +79,7 @@ def train(
     place, best = loop.place, loop.place.best
     assert best is not None
     test = evaluate(run, splits.test, show=show) if splits.test is not None else None
-    record = make_record(
+    record = run_record(
         run,
         splits,
         dev=best["dev"],
@@ -91,7 +93,7 @@ def train(
     save_words(out, run)
     with atomic_file(out / WEIGHTS) as partial:
         save_weights(partial, loop.best_weights)
-    write_record(out, record)
+    write_record(out / RECORD, record)
     drop_checkpoint(out)
     metric = run.task.metric
     say(f"best {metric} on dev {best['score']:.2f}" + (f", on test {test[metric]:.2f}" if test else ""))
@@ -245,7 +247,7 @@ class Loop:
         now, self.best_weights, training, manifest = found
         check_config(self.out, manifest["config"], self.run.config.to_dict())
         for part in ("data", "elmo"):
-            check_same(self.out, manifest[part], self._about[part], part)
+            check_same(self.out, {part: manifest[part]}, {part: self._about[part]})
         self.run.model.load_state_dict(now)
         self.optimizer.load_state_dict(training["optimizer"])
         for name, value in training["average"].items():

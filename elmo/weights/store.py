@@ -22,13 +22,13 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from torch import Tensor
 
 from elmo.errors import ConfigError, WeightsError
 from elmo.files import atomic_folder, parse_json, read_json, sha256_file
 from elmo.model.config import BiLMConfig
 from elmo.weights import quantize
+from elmo.weights.checkpoint_folder import save_weights
 from elmo.weights.model_parts import Lexicon, ModelParts
 from elmo.weights.word_list import read_words, write_words
 
@@ -150,11 +150,7 @@ def _write_tensors(path: Path, tensors: dict[str, Tensor], storage: str) -> None
     for name, tensor in stored.items():
         if tensor.dtype == torch.float16 and bool((tensor.isinf() & tensors[name].isfinite()).any()):
             raise ConfigError(f"{name!r} has values too large for float16.", "Store the model as float32.")
-    try:
-        save_file({name: tensor.contiguous() for name, tensor in stored.items()}, path)
-    except SafetensorError as error:  # a full disk, as safetensors reports it
-        raise OSError(str(error)) from error
-    path.chmod(path.parent.stat().st_mode & 0o666)  # safetensors makes it private; give it the folder's permissions
+    save_weights(path, stored)
 
 
 def _read_tensors(path: Path, storage: str) -> dict[str, Tensor]:

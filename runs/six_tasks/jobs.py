@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from elmo.pretrain.config import read_toml
+from elmo.settings import read_toml
 from elmo.tasks.config import RunConfig, make_config
 from elmo.tasks.learning_curve import curve_cells
 from elmo.tasks.record import read_record

@@ -30,7 +30,7 @@ sys.path[:0] = [str(ROOT), str(Path(__file__).parent)]
 
 from jobs import SECONDS, Job, all_jobs, chosen, files_of  # noqa: E402  # found by the line above
 
-from elmo.pretrain.config import read_toml  # noqa: E402
+from elmo.settings import parse_assignment, read_toml  # noqa: E402
 
 KEPT = ("record.json", "config.json")
 TICK, SAY_EVERY = 0.2, 15.0  # seconds
@@ -158,7 +158,6 @@ def command_of(job: Job, asked: argparse.Namespace) -> list[str]:
 
 def embed(task: str, assignments: list[str]) -> None:
     """Fills the layer cache with a task's three files."""
-    from elmo.cli.options import parse_assignment
     from elmo.tasks.config import make_config
     from elmo.tasks.run import new_run
     from elmo.tasks.task import load_task

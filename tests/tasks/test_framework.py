@@ -13,11 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import elmo
+from elmo.embed.model_checksum import vectors_checksum
 from elmo.errors import ConfigError, DataError, OutputError
 from elmo.tasks.batches import group, plan_epoch
 from elmo.tasks.config import make_config
 from elmo.tasks.elmo_input import make_inputs
-from elmo.tasks.layer_cache import LayerSource, model_sha256
+from elmo.tasks.layer_cache import LayerSource
 from elmo.tasks.raw_text import read_raw
 from elmo.tasks.run import new_run
 from elmo.tasks.symbols import UNKNOWN, Symbols, char_ids, make_symbols, start_vectors
@@ -61,7 +62,7 @@ def test_a_task_answers_to_its_name(name):
         ({"model": {"hidden": 3}}, "'model.hidden'", "'model.hidden_dim'"),
         ({"elmo": {"mode": "frosen"}}, "frosen", "'frozen'"),
         ({"train": {"epochs": "many"}}, "train.epochs is 'many'; expected a whole number", ""),
-        ({"elmo": {"dropout": 2.0}}, "elmo.dropout is 2.0; expected 0 to 1", ""),
+        ({"elmo": {"dropout": 2.0}}, "elmo.dropout is 2.0; expected a number from 0 to 1", ""),
         ({"data": {"fraction": 0.0}}, "data.fraction", ""),
         ({"words": {"dim": 0}, "chars": {"num_filters": 0}}, "no input", "words.dim"),
         ({"train": 3}, "expected a table", ""),
@@ -158,7 +159,7 @@ def test_long_words_keep_both_ends():
 
 @pytest.mark.parametrize("cache", ["memory", "disk", "off"])
 def test_cached_layers_are_the_embedders(embedder, tmp_path, cache):
-    source = LayerSource(embedder, model_sha256(embedder), cache=cache, cache_dir=tmp_path)
+    source = LayerSource(embedder, vectors_checksum(embedder), cache=cache, cache_dir=tmp_path)
     source.prepare(SENTENCES[:2])
     found = source.layers([*SENTENCES, []], T=7)  # the third was not prepared
     assert found.shape == (3, 4, 7, embedder.dim)
@@ -171,12 +172,12 @@ def test_cached_layers_are_the_embedders(embedder, tmp_path, cache):
 
 
 def test_layers_laid_out_on_a_device_are_the_same(embedder, tmp_path):
-    source = LayerSource(embedder, model_sha256(embedder))
+    source = LayerSource(embedder, vectors_checksum(embedder))
     source.prepare(SENTENCES[:2])
     source.prepare(SENTENCES)  # knows two of them already
     rows = [[SENTENCES[2], SENTENCES[1]], [SENTENCES[0]], [], [[], SENTENCES[2]]]
     before = source.joined(rows, T=8)
-    source.lay_out(torch.device("cpu"))
+    source.copy_to_device(torch.device("cpu"))
     assert torch.equal(source.joined(rows, T=8), before)
     assert torch.equal(before[:, 0, 3], source.layers([SENTENCES[1]], T=1)[:, 0, 0])
     assert before[:, 1, :6].any()
@@ -195,10 +196,10 @@ def test_rows_of_several_sentences_read_as_one_row_of_words(embedder):
 
 
 def test_layers_on_disk_are_found_again_by_model_and_text(embedder, tmp_path):
-    LayerSource(embedder, model_sha256(embedder), cache="disk", cache_dir=tmp_path).prepare(SENTENCES)
+    LayerSource(embedder, vectors_checksum(embedder), cache="disk", cache_dir=tmp_path).prepare(SENTENCES)
     (file,) = tmp_path.iterdir()
     before = file.stat().st_mtime_ns
-    again = LayerSource(embedder, model_sha256(embedder), cache="disk", cache_dir=tmp_path)
+    again = LayerSource(embedder, vectors_checksum(embedder), cache="disk", cache_dir=tmp_path)
     again.prepare(SENTENCES)
     assert file.stat().st_mtime_ns == before
     again.prepare([["other", "text"]])
@@ -206,10 +207,10 @@ def test_layers_on_disk_are_found_again_by_model_and_text(embedder, tmp_path):
 
 
 def test_damaged_layers_on_disk_are_refused(embedder, tmp_path):
-    LayerSource(embedder, model_sha256(embedder), cache="disk", cache_dir=tmp_path).prepare(SENTENCES)
+    LayerSource(embedder, vectors_checksum(embedder), cache="disk", cache_dir=tmp_path).prepare(SENTENCES)
     (file,) = tmp_path.iterdir()
     np.save(file, np.zeros((2, 3), dtype=np.float16))
-    again = LayerSource(embedder, model_sha256(embedder), cache="disk", cache_dir=tmp_path)
+    again = LayerSource(embedder, vectors_checksum(embedder), cache="disk", cache_dir=tmp_path)
     with pytest.raises(DataError, match="expected float16"):
         again.prepare(SENTENCES)
     for damage in (b"", file.read_bytes()[:-1], b"no array at all"):
@@ -222,7 +223,7 @@ def test_damaged_layers_on_disk_are_refused(embedder, tmp_path):
 def test_a_cache_folder_that_cannot_be_made_is_named(embedder, tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(OutputError, match="cannot be written"):
-        LayerSource(embedder, model_sha256(embedder), cache="disk", cache_dir=tmp_path / "file").prepare(SENTENCES)
+        LayerSource(embedder, vectors_checksum(embedder), cache="disk", cache_dir=tmp_path / "file").prepare(SENTENCES)
 
 
 # ---- the input part of a model ---------------------------------------------------------------------------------------
@@ -230,7 +231,7 @@ def test_a_cache_folder_that_cannot_be_made_is_named(embedder, tmp_path):
 
 def maker_for(embedder, mode):
     symbols = Symbols(["the", "bank", "."])
-    source = LayerSource(embedder, model_sha256(embedder), cache="off") if mode == "frozen" else None
+    source = LayerSource(embedder, vectors_checksum(embedder), cache="off") if mode == "frozen" else None
     indexer = embedder.indexer if mode == "tuned" else None
     return BatchMaker(symbols, {"tag": ("O",)}, max_chars=10, source=source, indexer=indexer)
 

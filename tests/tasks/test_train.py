@@ -13,8 +13,8 @@ import torch
 from models_with_head import tiny_with_head
 from safetensors.torch import load_file
 
-from elmo.cli.options import parse_assignment
 from elmo.errors import ConfigError, DataError, OutputError
+from elmo.settings import parse_assignment
 from elmo.tasks import train as loop
 from elmo.tasks.checkpoint import load_checkpoint
 from elmo.tasks.config import make_config

@@ -44,6 +44,7 @@ from elmo.pretrain.train.signals import StopSignals
 from elmo.pretrain.train.spike_guard import SpikeGuard
 from elmo.pretrain.train.step import StepMetrics, Stepper
 from elmo.pretrain.train.throughput import Meter
+from elmo.settings import changed_settings
 
 log = logging.getLogger(__name__)
 
@@ -179,7 +180,7 @@ class _Run:
         if found is None:
             return
         path, weights, training, manifest = found
-        if changed := differences(manifest["identity"], self.identity):
+        if changed := _describe_changes(manifest["identity"], self.identity):
             raise DataError(
                 f"{path} belongs to another run ({changed}).",
                 "Choose another --out, or give the settings it was started with.",
@@ -188,7 +189,7 @@ class _Run:
         self.saved_step = self.step
         self.spike_guard.restore(training.get("spike_guard", {"settled": self.step}))
         self.stepper.lr_factor = self.spike_guard.lr_factor
-        changed = differences(manifest["settings"], _settings(self.config))
+        changed = _describe_changes(manifest["settings"], _settings(self.config))
         say(f"continuing from step {self.step:,} ({path.name})" + (f"; changed: {changed}" if changed else ""))
 
     def roll_back(self, records: RunLog | None, say: Callable[[str], None]) -> int:
@@ -317,16 +318,10 @@ class _Run:
         }
 
 
-def differences(old: dict[str, Any], new: dict[str, Any], name: str = "") -> str:
-    """What changed from one nested dict to the other, in words; empty where they are equal."""
-    parts = []
-    for key in sorted({*old, *new}):
-        was, now = old.get(key), new.get(key)
-        if isinstance(was, dict) and isinstance(now, dict):
-            parts.append(differences(was, now, f"{name}{key}."))
-        elif was != now:
-            parts.append(f"{name}{key} {str(was)[:80]} -> {str(now)[:80]}")
-    return ", ".join(part for part in parts if part)
+def _describe_changes(before: dict[str, Any], after: dict[str, Any]) -> str:
+    """The settings that differ, in words; empty where there are none."""
+    changed = changed_settings(before, after)
+    return ", ".join(f"{key} {str(old)[:80]} -> {str(new)[:80]}" for key, (old, new) in changed.items())
 
 
 def _settings(config: RunConfig) -> dict[str, Any]:
