@@ -23,6 +23,7 @@ from torch import nn
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from elmo.bench.limit import product_peak
+from elmo.kernels.api import find_kernel
 from elmo.kernels.cuda.graphs import capture_graph
 from elmo.kernels.cuda.steps import Layers, Stretch
 from elmo.model.config import LSTMConfig
@@ -73,6 +74,7 @@ def variants(cell: int, proj: int, rows: int) -> dict:
         torch.zeros(2, 2, rows, proj, device="cuda", dtype=torch.bfloat16), torch.zeros(2, 2, rows, cell, device="cuda")
     )
     fresh = torch.rand(2, rows, STEPS, device="cuda") < 0.05
+    fused = find_kernel("bilstm", "cuda", "bfloat16")
     grad = torch.randn(2, rows, STEPS, proj, device="cuda", dtype=torch.bfloat16)
     cudnn = nn.ModuleList(nn.LSTM(proj, cell, 2, proj_size=proj) for _ in range(2)).cuda().bfloat16()
     for lstm in cudnn:
@@ -81,11 +83,11 @@ def variants(cell: int, proj: int, rows: int) -> dict:
 
     def ours_forward() -> None:
         with torch.no_grad():
-            run_stacks(stacks, x, state, fresh)
+            run_stacks(stacks, x, state, fresh, fused=fused)
 
     def ours_both() -> None:
         stacks.zero_grad(set_to_none=True)
-        out, _ = run_stacks(stacks, x.detach().requires_grad_(), state, fresh)
+        out, _ = run_stacks(stacks, x.detach().requires_grad_(), state, fresh, fused=fused)
         out.backward(grad)
 
     embed = embedding(stacks, config, x)

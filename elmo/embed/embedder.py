@@ -26,6 +26,7 @@ from elmo.embed.run.plain import Batches
 from elmo.embed.states import check_policy
 from elmo.embed.word_cache import WordVectors
 from elmo.errors import ConfigError
+from elmo.kernels.api import why_unsupported
 from elmo.model.bilm import BiLM
 from elmo.model.lstm import State
 from elmo.progress import Progress
@@ -73,6 +74,10 @@ class Embedder:
             raise ConfigError(f"cache_words is {cache_words}; expected 0 or more.")
         fast = find_fast(model, str(device), dtype)
         if dtype == "int8" and fast is None:
+            if (reason := why_unsupported("bilm", str(device), dtype, model)) is not None:
+                raise ConfigError(
+                    f"dtype is 'int8', which this model cannot use: {reason}.", "Use float32 or bfloat16."
+                )
             hint = "Use float32 or bfloat16; `elmo doctor` says what this machine has."
             raise ConfigError("dtype is 'int8', which needs AVX-512 with VNNI and a C++ compiler.", hint)
         own = DTYPES[dtype] if fast is None else torch.float32  # a twin rounds the weights itself

@@ -17,12 +17,21 @@ import torch
 from torch import Tensor
 
 from elmo.embed.run.cpu import FastPath
+from elmo.kernels.api import find_strongest_windows
 from elmo.model.bilm import BiLM
 from elmo.text.indexer import Indexer, token_rows
 
 WORDS_AT_ONCE = 256  # bounds the convolutions' memory: 256 words x 2048 filters x 50 columns is 100 MB
 Vector = Any  # of a word, (P,): a row of numpy from a twin, which is made and stacked sooner, otherwise a Tensor
 _LONGEST_KEY = 64  # longer tokens are known by their row of ids, so that keys cannot fill the memory
+
+
+def token_vectors(model: BiLM, ids: Tensor) -> Tensor:
+    """Token vectors (N, P) of rows of ids (N, W), through a CUDA kernel where there is one, otherwise plain PyTorch."""
+    kind = ids.device.type
+    dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else next(model.parameters()).dtype
+    vectors: Tensor = model.token_encoder(ids, find_strongest_windows(model, ids.device, dtype))
+    return vectors
 
 
 class WordVectors:
@@ -84,7 +93,7 @@ class WordVectors:
         if self._fast is not None:
             return list(self._fast.encode(rows))
         device = next(self._model.parameters()).device
-        return list(self._model.token_encoder(torch.from_numpy(rows).to(device)).unbind())  # N of (P,)
+        return list(token_vectors(self._model, torch.from_numpy(rows).to(device)).unbind())  # N of (P,)
 
     def _stack(self, vectors: list[Vector]) -> Tensor:
         if self._fast is None:

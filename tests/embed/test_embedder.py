@@ -13,10 +13,14 @@ import pytest
 import torch
 from golden import SENTENCES, golden_batches, golden_embedder, golden_model
 
+from elmo.embed.embedder import Embedder
 from elmo.embed.layer_choice import choose_layers
 from elmo.embed.run import chunks as sweep_module
 from elmo.errors import ConfigError
+from elmo.model.bilm import BiLM
 from elmo.model.mix import ScalarMix
+from elmo.text.batch import make_batch
+from elmo.text.indexer import ByteIndexer
 
 
 @pytest.fixture(scope="module")
@@ -271,3 +275,24 @@ def test_torch_vectors_can_be_learned_from(kernels: str, monkeypatch) -> None:
     weight = torch.ones(32, requires_grad=True)
     (vectors @ weight).sum().backward()
     assert weight.grad is not None
+
+
+def gelu_model() -> BiLM:
+    """A model whose character network has an activation that the compiled CPU kernels do not have."""
+    model = golden_model("allennlp")
+    assert model.token_encoder.chars is not None
+    model.token_encoder.chars.activation = torch.nn.functional.gelu
+    return model
+
+
+def test_an_activation_that_a_kernel_lacks_is_not_computed_as_another() -> None:
+    model = gelu_model()
+    batch = make_batch([SENTENCES[0]], ByteIndexer())
+    expected = model(torch.from_numpy(batch.ids)).layers[:, 0, 1:-1].detach().numpy()
+    vectors = Embedder(model, ByteIndexer()).layers([SENTENCES[0]])[0]
+    np.testing.assert_allclose(vectors, expected, atol=1e-5)
+
+
+def test_int8_refuses_a_model_that_its_kernels_do_not_support() -> None:
+    with pytest.raises(ConfigError, match="int8"):
+        Embedder(gelu_model(), ByteIndexer(), dtype="int8")

@@ -30,7 +30,7 @@ SOME = [TEXT[0], [], *TEXT[1:]]
 def _twin_here(monkeypatch) -> None:
     if not CUDA:
         monkeypatch.setattr(packing, "BUCKETS", (2,))  # the interpreter takes a millisecond for a row
-        monkeypatch.setitem(kernels.TWINS, ("bilm_bulk", "cpu"), kernels.TWINS["bilm_bulk", "cuda"])
+        monkeypatch.setitem(kernels.IMPLEMENTATIONS, ("bilm_bulk", "cpu"), kernels.IMPLEMENTATIONS["bilm_bulk", "cuda"])
 
 
 def make(**options: Any) -> Embedder:

@@ -74,5 +74,5 @@ def to_states(state: State) -> States:
 
 def find_fast(model: BiLM, device: str, dtype: str) -> FastPath | None:
     """The twin for this device and dtype, or None: compute plainly."""
-    maker = kernels.find_kernel("bilm", device, dtype)
+    maker = kernels.find_kernel("bilm", device, dtype, model)
     return None if maker is None else FastPath(model, maker)

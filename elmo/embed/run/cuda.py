@@ -147,5 +147,5 @@ class Bulk:
 
 def find_bulk(model: BiLM, indexer: Indexer, device: str, dtype: str, capacity: int) -> Bulk | None:
     """The twin for this device and dtype, or None: compute otherwise."""
-    maker = kernels.find_kernel("bilm_bulk", device, dtype)
+    maker = kernels.find_kernel("bilm_bulk", device, dtype, model)
     return None if maker is None else Bulk(model, indexer, maker, capacity)

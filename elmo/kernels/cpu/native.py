@@ -28,6 +28,7 @@ from elmo.kernels.cpu.abi import (
     load,
 )
 from elmo.kernels.cpu.request import Contextual, States, Work
+from elmo.model.bilm import BiLM
 
 NUM_SLOTS = 60  # sentences of a thread that advance together: a multiple of the kernels' tile
 INPUT_PRODUCT_BYTES = 64 << 20  # of words whose first product is remembered, a direction
@@ -68,6 +69,15 @@ class NativeBiLM:
 
     def __reduce__(self) -> tuple[type, tuple[Any, str]]:
         return type(self), (self.model, self.dtype)
+
+    @staticmethod
+    def supports(model: BiLM) -> str | None:
+        """Why the kernels cannot compute this model; None: they can."""
+        chars = model.token_encoder.chars
+        if chars is None or chars.activation in (torch.relu, torch.tanh):
+            return None
+        name = getattr(chars.activation, "__name__", repr(chars.activation))
+        return f"the compiled kernels have the activations relu and tanh, and this model has {name}"
 
     @property
     def num_bytes(self) -> int:

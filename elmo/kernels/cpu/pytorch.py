@@ -20,6 +20,7 @@ from torch.nn import functional as F
 
 from elmo.kernels.cpu.request import Contextual, States, Work
 from elmo.kernels.cpu.slots import by_step, plan_slots
+from elmo.model.bilm import BiLM
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 NUM_SLOTS = 96
@@ -61,6 +62,11 @@ class TorchBiLM:
 
     def __reduce__(self) -> tuple[type, tuple[Any, str]]:
         return type(self), (self.model, self.dtype)
+
+    @staticmethod
+    def supports(model: BiLM) -> str | None:
+        """None: every model is supported; the activation is the model's own function."""
+        return None
 
     def encode_rows(self, rows: np.ndarray) -> np.ndarray:
         """Rows of ids (N, W) to token vectors (N, P), float32."""

@@ -8,6 +8,7 @@ twin's own, in order, so windows may be started while others run.
 
 from __future__ import annotations
 
+import functools
 from collections import OrderedDict
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
@@ -16,8 +17,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from elmo.kernels.cuda.char_cnn import strongest_windows
 from elmo.kernels.cuda.layout import hand_out, lay_out, look_up, pool
 from elmo.kernels.cuda.steps import Layers, Stretch
+from elmo.kernels.cuda.supports import short_tokens
 from elmo.kernels.cuda.transfer import Download, Handover, upload
 from elmo.kernels.packing import pack
 
@@ -43,6 +46,9 @@ class CudaBiLM:
         )
         self._use_graphs = use_graphs
         cuda = self.device.type == "cuda"
+        self._strongest_windows = None
+        if cuda and short_tokens(model) is None:
+            self._strongest_windows = functools.partial(strongest_windows, dtype=self.dtype)
         self._work = torch.cuda.Stream(self.device) if cuda else None
         self._copies = torch.cuda.Stream(self.device) if cuda else None
         with torch.inference_mode(), self.at_work():
@@ -66,7 +72,7 @@ class CudaBiLM:
             group = np.ascontiguousarray(rows[begin : begin + WORDS_AT_ONCE], dtype=np.int32)
             (ids,) = upload([group.reshape(-1)], self.device)
             to = table[first + begin : first + begin + len(group)]
-            to.copy_(self.model.token_encoder(ids.view(group.shape)))  # (n, P)
+            to.copy_(self.model.token_encoder(ids.view(group.shape), self._strongest_windows))  # (n, P)
 
     @torch.inference_mode()
     def contextualize(
