@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from elmo.embed.run.plain import token_vectors
 from elmo.errors import ConfigError, WeightsError
 from elmo.model.lstm import State
 from elmo.text.indexer import ByteIndexer
@@ -93,7 +94,7 @@ class _ElmoBiLm(nn.Module):
         with torch.no_grad():
             for start in range(0, len(tokens), WORDS_AT_ONCE):
                 rows = np.stack([self._indexer.row(token) for token in tokens[start : start + WORDS_AT_ONCE]])
-                table[start : start + len(rows)] = self.bilm.token_encoder(torch.from_numpy(rows).to(like.device))
+                table[start : start + len(rows)] = token_vectors(self.bilm, torch.from_numpy(rows).to(like.device))
         self._word_embedding = nn.Embedding.from_pretrained(table, freeze=not self._requires_grad, padding_idx=0)
 
     def _token_layer(self, ids: Tensor) -> tuple[Tensor, Tensor]:
@@ -103,13 +104,13 @@ class _ElmoBiLm(nn.Module):
             raise ConfigError(f"ids have {ids.shape[-1]} characters a token; the model reads {len(begin)}.")
         ids, mask = add_boundaries(ids, (ids > 0).any(dim=-1), begin, end)
         words, where = torch.unique(ids.flatten(0, 1), dim=0, return_inverse=True)  # (N, C), (B*(T+2),)
-        return self.bilm.token_encoder(words)[where].unflatten(0, mask.shape), mask
+        return token_vectors(self.bilm, words)[where].unflatten(0, mask.shape), mask
 
     def _cached(self, word_ids: Tensor | None) -> tuple[Tensor, Tensor]:
         assert self._word_embedding is not None
         assert word_ids is not None
         rows = np.stack([self._indexer.begin, self._indexer.end])  # (2, C)
-        begin, end = self.bilm.token_encoder(torch.from_numpy(rows).to(word_ids.device))  # each (P,)
+        begin, end = token_vectors(self.bilm, torch.from_numpy(rows).to(word_ids.device))  # each (P,)
         return add_boundaries(self._word_embedding(word_ids), word_ids > 0, begin, end)
 
     def _is_cached(self, word_ids: Tensor | None) -> bool:

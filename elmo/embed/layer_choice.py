@@ -27,6 +27,10 @@ class LayerChoice:
     matrix: Tensor
     stacked: bool
 
+    def unstack(self, vectors: Tensor) -> Tensor:
+        """(K, ...) to (...), unless the choice is stacked."""
+        return vectors if self.stacked else vectors[0]
+
     def apply(self, layers: Tensor) -> Tensor:
         """(L+1, B, T, D) to (K, B, T, D)."""
         picks = self.matrix.argmax(dim=1)

@@ -29,8 +29,7 @@ if TYPE_CHECKING:  # `elmo doctor` imports this module and must start without nu
     import torch
     from torch import Tensor
 
-    from elmo.kernels.cpu.request import Contextual as CpuResult
-    from elmo.kernels.cpu.request import Work as CpuRequest
+    from elmo.kernels.cpu.request import CpuRequest, CpuResult
     from elmo.model.bilm import BiLM
     from elmo.model.stacks import FusedStacks
     from elmo.model.token_encoder import StrongestWindows

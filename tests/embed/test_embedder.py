@@ -15,7 +15,7 @@ from golden import SENTENCES, golden_batches, golden_embedder, golden_model
 
 from elmo.embed.embedder import Embedder
 from elmo.embed.layer_choice import choose_layers
-from elmo.embed.run import chunks as sweep_module
+from elmo.embed.run import plain
 from elmo.errors import ConfigError
 from elmo.model.bilm import BiLM
 from elmo.model.mix import ScalarMix
@@ -182,7 +182,7 @@ def test_pooling_counts_real_tokens_only(embedder) -> None:
 def test_a_long_document_in_chunks_is_the_document_whole(monkeypatch) -> None:
     words = [w for s in SENTENCES for w in s] * 40
     whole = golden_embedder("allennlp").layers([words, ["short"]])
-    monkeypatch.setattr(sweep_module, "CHUNK_TOKENS", 64)
+    monkeypatch.setattr(plain, "CHUNK_TOKENS", 64)
     chunked = golden_embedder("allennlp").layers([words, ["short"]])
     for a, b in zip(whole, chunked, strict=True):
         np.testing.assert_allclose(a, b, atol=1e-5)
@@ -198,21 +198,24 @@ def test_the_word_cache_is_bounded_and_changes_nothing() -> None:
     assert len(large.words) == 202
 
 
-def test_a_word_is_computed_once(monkeypatch) -> None:
+@pytest.mark.parametrize("kernels", ["", "off"])
+def test_a_word_is_encoded_once(kernels, monkeypatch) -> None:
+    monkeypatch.setenv("ELMO_KERNELS", kernels)
     embedder = golden_embedder("allennlp")
-    seen: list[int] = []
-    encode = embedder.words._encode
-    monkeypatch.setattr(embedder.words, "_encode", lambda rows: seen.append(len(rows)) or encode(rows))
+    encoder, encoded = embedder.words.encoder, []
+    encode_boundaries, encode_words = encoder.encode_boundaries, encoder.encode_words
+    monkeypatch.setattr(encoder, "encode_boundaries", lambda: encoded.append("boundaries") or encode_boundaries())
+    monkeypatch.setattr(encoder, "encode_words", lambda words: encoded.extend(words) or encode_words(words))
     embedder.embed([["a", "b", "a"], ["b", "c"]])
     embedder.embed([["c", "a", "d"]])
-    assert sum(seen) == 2 + 3 + 1  # two boundaries, then each distinct word once
+    assert sorted(encoded) == ["a", "b", "boundaries", "c", "d"]
 
 
 def test_huge_tokens_are_cut_not_kept() -> None:
     embedder = golden_embedder("allennlp")
     huge = "x" * 1_000_000
     np.testing.assert_allclose(embedder.embed([[huge]])[0], embedder.embed([["x" * 48]])[0], atol=1e-6)
-    assert sum(len(key) for key in embedder.words._known) < 300
+    assert sum(len(key) for key in embedder.words._vectors) < 300
 
 
 @pytest.mark.parametrize("kernels", ["", "off"])
@@ -220,7 +223,7 @@ def test_a_word_that_is_kept_keeps_no_other_in_memory(kernels, monkeypatch) -> N
     monkeypatch.setenv("ELMO_KERNELS", kernels)
     embedder = golden_embedder("allennlp")
     embedder.embed([[f"word{n}" for n in range(50)]])
-    for vector in embedder.words._known.values():
+    for vector in embedder.words._vectors.values():
         assert torch.as_tensor(vector).untyped_storage().nbytes() == 4 * len(vector)
 
 

@@ -73,7 +73,7 @@ def test_torch_vectors_can_be_learned_from() -> None:
 
 
 def test_small_windows_and_a_small_memory_change_nothing(monkeypatch) -> None:
-    monkeypatch.setattr("elmo.embed.embedder.BULK_BATCHES", 1)
+    monkeypatch.setattr("elmo.embed.run.cuda.BATCHES_PER_WINDOW", 1)
     plain = make_plain(monkeypatch)
     small = make(cache_words=2)
     found = small.embed([*TEXT, *TEXT], max_tokens=5)
@@ -103,7 +103,7 @@ def test_a_failure_is_no_memory(monkeypatch) -> None:
     expected = embedder.embed([["a", "b"]])[0]
     other = make()
     with monkeypatch.context() as broken:
-        broken.setattr(other.model.token_encoder, "forward", lambda ids: 1 / 0)
+        broken.setattr(other.model.token_encoder, "forward", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             other.embed([["a", "b"]])
     np.testing.assert_allclose(other.embed([["a", "b"]])[0], expected, atol=SAME)

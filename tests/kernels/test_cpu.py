@@ -23,7 +23,7 @@ from elmo.kernels.cpu.abi import has_dtype
 from elmo.kernels.cpu.build import CannotBuild
 from elmo.kernels.cpu.native import NativeBiLM
 from elmo.kernels.cpu.pytorch import TorchBiLM
-from elmo.kernels.cpu.request import States, make_work
+from elmo.kernels.cpu.request import StateArrays, make_request
 from elmo.kernels.cpu.slots import plan_slots
 from elmo.model.bilm import BiLM
 from elmo.model.config import BiLMConfig, CharConfig, LSTMConfig, WordConfig
@@ -107,9 +107,9 @@ def check_against_plain(model: BiLM, twin: NativeBiLM | TorchBiLM, lengths: list
     shape = (config.num_directions, config.lstm.num_layers, {"zero": 1, "one": 1, "each": len(lengths)}[rows])
     h = rng.uniform(-1, 1, (*shape, config.lstm.proj_dim)).astype(np.float32) * (rows != "zero")
     c = rng.uniform(-1, 1, (*shape, config.lstm.cell_dim)).astype(np.float32) * (rows != "zero")
-    initial = None if rows == "zero" else States(h=h, c=c)
+    initial = None if rows == "zero" else StateArrays(h=h, c=c)
     mix = np.eye(config.num_layers, dtype=np.float32)
-    found = twin.contextualize(make_work(table, sentences, mix, boundaries=True, initial=initial, want_state=True))
+    found = twin.contextualize(make_request(table, sentences, mix, boundaries=True, initial=initial, want_state=True))
     assert found.state is not None
     start = 0
     for number, sentence in enumerate(sentences):
@@ -176,7 +176,7 @@ def test_more_sentences_than_slots_and_more_steps_than_a_chunk(twin):
 def test_saturated_gates_stay_finite_and_plain(twin):
     model = make_model(BiLMConfig(lstm=LSTMConfig(cell_dim=48, proj_dim=32), **words_only(32)))
     table, sentences = 300 * make_table(model, 9), make_sentences([11, 4], 9)
-    got = make_twin(twin, model).contextualize(make_work(table, sentences, np.eye(3), boundaries=True)).out
+    got = make_twin(twin, model).contextualize(make_request(table, sentences, np.eye(3), boundaries=True)).out
     want = [plain(model, table, s, model.zero_state(1))[0] for s in sentences]
     assert np.isfinite(got).all()
     # the gates' sums are in the hundreds, where float32 steps by 3e-5
@@ -193,7 +193,7 @@ def test_mixes_are_weighted_layers_of_the_tokens_asked_for(twin, weights, bounda
     model = make_model(BiLMConfig(lstm=LSTMConfig(cell_dim=20, proj_dim=9), **words_only(9)))
     table, sentences = make_table(model, 9), make_sentences([5, 0, 2, 8], 9)
     mix = np.array(weights, dtype=np.float32)
-    work = make_work(table, sentences, mix, boundaries=boundaries)
+    work = make_request(table, sentences, mix, boundaries=boundaries)
     got = make_twin(twin, model).contextualize(work).out
     inner = slice(None) if boundaries else slice(1, -1)
     layers = [plain(model, table, s, model.zero_state(1))[0][:, inner] for s in sentences if len(s)]
@@ -206,8 +206,8 @@ def test_mixes_are_weighted_layers_of_the_tokens_asked_for(twin, weights, bounda
 def test_padded_results_are_the_same_with_zeros_between(twin, boundaries):
     model = make_model(BiLMConfig(lstm=LSTMConfig(cell_dim=20, proj_dim=9), **words_only(9)))
     fast, table, sentences = make_twin(twin, model), make_table(model, 9), make_sentences([5, 0, 2, 8], 9)
-    flat = fast.contextualize(make_work(table, sentences, np.eye(3), boundaries=boundaries)).out
-    work = make_work(table, sentences, np.eye(3), boundaries=boundaries, pad_to=8)
+    flat = fast.contextualize(make_request(table, sentences, np.eye(3), boundaries=boundaries)).out
+    work = make_request(table, sentences, np.eye(3), boundaries=boundaries, pad_to=8)
     padded = fast.contextualize(work).out.reshape(3, 4, 8, 18)
     cut = 0 if boundaries else 2
     parts = [padded[:, row, : max(len(s) - cut, 0)] for row, s in enumerate(sentences)]
@@ -219,7 +219,7 @@ def test_padded_results_are_the_same_with_zeros_between(twin, boundaries):
 def test_results_are_written_into_the_array_given(twin):
     model = make_model(BiLMConfig(lstm=LSTMConfig(cell_dim=20, proj_dim=9), **words_only(9)))
     out = np.full((3, 7, 18), np.nan, dtype=np.float32)
-    work = make_work(make_table(model, 9), make_sentences([4, 3], 9), np.eye(3), boundaries=True, out=out)
+    work = make_request(make_table(model, 9), make_sentences([4, 3], 9), np.eye(3), boundaries=True, out=out)
     assert make_twin(twin, model).contextualize(work).out is out
     assert np.isfinite(out).all()
 
@@ -231,19 +231,19 @@ def test_a_sentence_does_not_depend_on_its_company_bit_for_bit(twin, dtype):
     fast, table = make_twin(twin, model, dtype), make_table(model, 700)
     sentences = make_sentences(np.random.default_rng(2).integers(1, 30, 150).tolist(), 700)
     mix = np.eye(3, dtype=np.float32)
-    alone = [fast.contextualize(make_work(table, [s], mix, boundaries=True)).out for s in sentences]
+    alone = [fast.contextualize(make_request(table, [s], mix, boundaries=True)).out for s in sentences]
     order = np.random.default_rng(3).permutation(len(sentences))
     for number in (1, 2, 5):
         with threads(number):
             shuffled = [sentences[i] for i in order]
-            together = fast.contextualize(make_work(table, shuffled, mix, boundaries=True)).out
+            together = fast.contextualize(make_request(table, shuffled, mix, boundaries=True)).out
         assert np.array_equal(together, np.concatenate([alone[i] for i in order], axis=1))
 
 
 @pytest.mark.parametrize("twin", NATIVE)
 def test_input_products_that_were_forgotten_come_back_the_same(twin, monkeypatch):
     model = make_model(BiLMConfig(lstm=LSTMConfig(cell_dim=75, proj_dim=37), **words_only(37)))
-    work = make_work(make_table(model, 3000), make_sentences([40] * 150, 3000), np.eye(3, dtype=np.float32))
+    work = make_request(make_table(model, 3000), make_sentences([40] * 150, 3000), np.eye(3, dtype=np.float32))
     fast = make_twin(twin, model)
     remembered = fast.contextualize(work).out
     monkeypatch.setattr("elmo.kernels.cpu.native.INPUT_PRODUCT_BYTES", 0)
@@ -286,7 +286,7 @@ def test_threads_that_share_a_sentence_change_nothing(twin, dtype, in_turn):
     fast, table, mix = make_twin(twin, model, dtype), make_table(model, 40), np.eye(1 + lstm.num_layers)
     for lengths in ([1], [9], [5, 0, 3], [] if in_turn else [400]):
         for wanted in (mix, mix[:1]):  # all layers; words alone, without a step
-            work = make_work(table, make_sentences(lengths, 40), wanted, boundaries=True, want_state=len(wanted) > 1)
+            work = make_request(table, make_sentences(lengths, 40), wanted, boundaries=True, want_state=len(wanted) > 1)
             with threads(1):
                 alone = fast.contextualize(work)
             for number in (2, 3, 5):
@@ -358,7 +358,7 @@ def test_no_words_and_no_sentences_are_fine(twin):
     fast = make_twin(twin, model)
     assert fast.encode_rows(np.zeros((0, 50), np.int32)).shape == (0, 5)
     for sentences in ([], [[], []]):
-        assert fast.contextualize(make_work(np.zeros((1, 5)), sentences, np.eye(3))).out.shape == (3, 0, 10)
+        assert fast.contextualize(make_request(np.zeros((1, 5)), sentences, np.eye(3))).out.shape == (3, 0, 10)
 
 
 def test_unknown_characters_and_words_are_refused():
@@ -369,14 +369,14 @@ def test_unknown_characters_and_words_are_refused():
             fast.encode_rows(np.full((1, 50), unknown, np.int32))
     for unknown in (3, -1):
         with pytest.raises(IndexError):
-            fast.contextualize(make_work(make_table(model, 3), [[0, unknown, 1]], np.eye(3)))
+            fast.contextualize(make_request(make_table(model, 3), [[0, unknown, 1]], np.eye(3)))
 
 
 @given(length=st.integers(0, 9), boundaries=st.booleans(), pad_to=st.sampled_from([None, 9, 12]))
 def test_one_sentence_is_placed_as_the_first_of_two(length, boundaries, pad_to):
     table, sentence, mix = np.zeros((3, 4)), [1] * length, np.eye(3)
-    one = make_work(table, [sentence], mix, boundaries=boundaries, pad_to=pad_to)
-    two = make_work(table, [sentence, []], mix, boundaries=boundaries, pad_to=pad_to)
+    one = make_request(table, [sentence], mix, boundaries=boundaries, pad_to=pad_to)
+    two = make_request(table, [sentence, []], mix, boundaries=boundaries, pad_to=pad_to)
     assert one.places.tolist() == two.places.tolist()
     assert one.tokens.tolist() == two.tokens.tolist()
     assert one.offsets.tolist() == two.offsets[:2].tolist()
@@ -390,7 +390,7 @@ def test_smaller_dtypes_stay_near(twin, dtype):
     exact, fast = make_twin("torch", model), make_twin(twin, model, dtype)
     table = exact.encode_rows(make_rows(model.config, 50, 0))
     assert cosines(fast.encode_rows(make_rows(model.config, 50, 0)), table).min() > 0.9995
-    work = make_work(table, make_sentences([9, 20, 3], 50), np.eye(3))
+    work = make_request(table, make_sentences([9, 20, 3], 50), np.eye(3))
     # 8 bits of 256 levels a row: about one percent; bfloat16 has eight bits of mantissa: under a half
     near = 0.998 if dtype == "int8" else 0.9999
     assert cosines(fast.contextualize(work).out, exact.contextualize(work).out).min() > near
@@ -407,7 +407,7 @@ class Enough(Exception):
 def test_a_signal_ends_long_work():
     model = make_model(BiLMConfig(lstm=LSTMConfig(cell_dim=256, proj_dim=64), **words_only(64)))
     fast = make_twin("native", model)
-    work = make_work(make_table(model, 9), make_sentences([2000] * 200, 9), np.eye(3))  # seconds of work
+    work = make_request(make_table(model, 9), make_sentences([2000] * 200, 9), np.eye(3))  # seconds of work
 
     def handler(*_: object) -> None:
         raise Enough
@@ -420,7 +420,7 @@ def test_a_signal_ends_long_work():
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0.0)
         signal.signal(signal.SIGALRM, before)
-    again = make_work(make_table(model, 9), make_sentences([5], 9), np.eye(3))
+    again = make_request(make_table(model, 9), make_sentences([5], 9), np.eye(3))
     assert np.isfinite(fast.contextualize(again).out).all()
 
 
@@ -428,7 +428,7 @@ def test_a_signal_ends_long_work():
 def test_a_pickled_twin_gives_the_same(twin):
     model = make_model(BiLMConfig(lstm=LSTMConfig(cell_dim=20, proj_dim=9), **words_only(9)))
     fast = make_twin(twin, model)
-    work = make_work(make_table(model, 9), make_sentences([4, 3], 9), np.eye(3))
+    work = make_request(make_table(model, 9), make_sentences([4, 3], 9), np.eye(3))
     with environment(twin):
         copy = pickle.loads(pickle.dumps(fast))
     assert np.array_equal(copy.contextualize(work).out, fast.contextualize(work).out)

@@ -27,7 +27,7 @@ from elmo.kernels.cpu.abi import (
     has_dtype,
     load,
 )
-from elmo.kernels.cpu.request import Contextual, States, Work
+from elmo.kernels.cpu.request import CpuRequest, CpuResult, StateArrays
 from elmo.model.bilm import BiLM
 
 NUM_SLOTS = 60  # sentences of a thread that advance together: a multiple of the kernels' tile
@@ -55,7 +55,7 @@ class NativeBiLM:
             for number, layer in enumerate(stack.layers):
                 self._layers[d * self._lstm.num_layers + number] = self._pack_layer(layer)
         shape = (self._directions, self._lstm.num_layers, 1)
-        self._zero = States(
+        self._zero = StateArrays(
             h=np.zeros((*shape, self._lstm.proj_dim), np.float32), c=np.zeros((*shape, self._lstm.cell_dim), np.float32)
         )
         # what every call has in common: a call copies it and adds its own
@@ -104,7 +104,7 @@ class NativeBiLM:
             raise IndexError(seen) from error
         return out
 
-    def contextualize(self, work: Work) -> Contextual:
+    def contextualize(self, work: CpuRequest) -> CpuResult:
         """The wanted mixes of layers of every token of `work`, and, if asked for, the memory after each sentence."""
         work.check(self._lstm.num_layers, self._lstm.proj_dim)
         out = work.result(self._directions * self._lstm.proj_dim)  # (K, N, D)
@@ -126,7 +126,7 @@ class NativeBiLM:
         task.input_rows = INPUT_PRODUCT_BYTES // row_bytes // max(1, threads // self._directions)
         task.num_threads = threads
         call(self._library.elmo_contextualize, task, len(work.tokens), self, work, initial, final, out)
-        return Contextual(out=out, state=final)
+        return CpuResult(out=out, state=final)
 
     def _pack_layer(self, layer: Any) -> LayerWeights:
         P = self._lstm.proj_dim
@@ -207,9 +207,9 @@ class NativeBiLM:
         vectors = floats(self._words)[(known - 1).clamp(min=0)] * (known > 0)[:, None]  # (N, word_dim)
         return vectors.contiguous().numpy()
 
-    def _empty_state(self, num_sentences: int) -> States:
+    def _empty_state(self, num_sentences: int) -> StateArrays:
         # of sentences without tokens, too: zero, and nobody's business
-        return States(*(np.repeat(part, num_sentences, axis=2) for part in (self._zero.h, self._zero.c)))
+        return StateArrays(*(np.repeat(part, num_sentences, axis=2) for part in (self._zero.h, self._zero.c)))
 
 
 def _limit(clip: float | None) -> float:

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from elmo.kernels.cpu.request import Contextual, States, Work
+from elmo.kernels.cpu.request import CpuRequest, CpuResult, StateArrays
 from elmo.kernels.cpu.slots import by_step, plan_slots
 from elmo.model.bilm import BiLM
 
@@ -80,7 +80,7 @@ class TorchBiLM:
                 out[group] = self._encoder(ids).numpy()
         return out
 
-    def contextualize(self, work: Work) -> Contextual:
+    def contextualize(self, work: CpuRequest) -> CpuResult:
         """The wanted mixes of layers of every token of `work`, and, if asked for, the memory after each sentence."""
         work.check(self._lstm.num_layers, self._lstm.proj_dim)
         P, H, L = self._lstm.proj_dim, self._lstm.cell_dim, self._lstm.num_layers
@@ -88,11 +88,11 @@ class TorchBiLM:
         final = None
         if work.want_state:
             shape = (self._directions, L, work.num_sentences)
-            final = States(h=np.zeros((*shape, P), np.float32), c=np.zeros((*shape, H), np.float32))
+            final = StateArrays(h=np.zeros((*shape, P), np.float32), c=np.zeros((*shape, H), np.float32))
         with torch.inference_mode():
             for direction in range(self._directions):
                 _Pass(self, work, direction, torch.from_numpy(out), final).run()
-        return Contextual(out=out, state=final)
+        return CpuResult(out=out, state=final)
 
     def linear(self, weight: Tensor, bias: Tensor | None) -> _Linear:
         """A product with this weight (outputs, inputs)."""
@@ -182,7 +182,9 @@ class _TokenEncoder:
 class _Pass:
     """All sentences through all layers of one direction."""
 
-    def __init__(self, twin: TorchBiLM, work: Work, direction: int, out: Tensor, final: States | None) -> None:
+    def __init__(
+        self, twin: TorchBiLM, work: CpuRequest, direction: int, out: Tensor, final: StateArrays | None
+    ) -> None:
         self._layers, self._lstm = twin._layers[direction], twin._lstm
         self._work, self._direction, self._out, self._final = work, direction, out, final
         self._visits, begins, ends, active = plan_slots(work.offsets, NUM_SLOTS, reverse=direction == 1)

@@ -1,6 +1,6 @@
 """What embedding asks of a CPU twin: distinct words, sentences of them, where to start, what to hand out and where to.
 
-Both twins (`cpu_native`, `cpu_torch`) take one `Work` and give one `Contextual`, all in numpy.
+Both twins (`cpu_native`, `cpu_torch`) take one `CpuRequest` and give one `CpuResult`, all in numpy.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 
 
 @dataclass(frozen=True)
-class States:
+class StateArrays:
     """Memory of LSTMs: h (directions, L, rows, P) and c (directions, L, rows, H), float32."""
 
     h: np.ndarray
@@ -21,16 +21,16 @@ class States:
 
 
 @dataclass(frozen=True)
-class Contextual:
+class CpuResult:
     """out (K, N, D): the K wanted vectors of every placed token; state: after each sentence, where it was asked for."""
 
     out: np.ndarray
-    state: States | None
+    state: StateArrays | None
 
 
 @dataclass(frozen=True)
-class Work:
-    """Sentences over a table of word vectors. Made by `make_work`."""
+class CpuRequest:
+    """Sentences over a table of word vectors. Made by `make_request`."""
 
     table: np.ndarray  # (words, P) float32
     tokens: np.ndarray  # (T,) int64: rows of the table, all sentences one after the other, boundaries included
@@ -38,7 +38,7 @@ class Work:
     places: np.ndarray  # (T,) int64: the row of `out` a token's vectors go to; -1: none
     mix: np.ndarray  # (K, L + 1) float32: each row a weighting of a token's layers
     num_places: int  # rows of `out`
-    initial: States | None  # of one row for all sentences, or one each; None: zero
+    initial: StateArrays | None  # of one row for all sentences, or one each; None: zero
     want_state: bool
     out: np.ndarray | None  # (K, num_places, D) float32, to be filled; None: a fresh one
 
@@ -69,17 +69,17 @@ class Work:
         return self.out
 
 
-def make_work(
+def make_request(
     table: np.ndarray,
     sentences: Sequence[np.ndarray | Sequence[int]],
     mix: np.ndarray,
     *,
     boundaries: bool = False,
     pad_to: int | None = None,
-    initial: States | None = None,
+    initial: StateArrays | None = None,
     want_state: bool = False,
     out: np.ndarray | None = None,
-) -> Work:
+) -> CpuRequest:
     """`sentences` are rows of the table (words, P), boundaries included. Results are laid one sentence after the other.
 
     Without `boundaries`, a sentence's first and last token are read but not handed out. With `pad_to`, each sentence
@@ -97,8 +97,8 @@ def make_work(
     if pad_to is not None:
         num_places = len(sentences) * pad_to
     if initial is not None:
-        initial = States(*(np.ascontiguousarray(part, dtype=np.float32) for part in (initial.h, initial.c)))
-    return Work(
+        initial = StateArrays(*(np.ascontiguousarray(part, dtype=np.float32) for part in (initial.h, initial.c)))
+    return CpuRequest(
         table=np.ascontiguousarray(table, dtype=np.float32),
         tokens=tokens,
         offsets=offsets,
