@@ -10,14 +10,15 @@ import threading
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from itertools import chain, count
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar, cast
 
 import numpy as np
 from torch import Tensor
 
 from elmo.text.indexer import Indexer
 
-Vector = TypeVar("Vector", Tensor, np.ndarray)  # one word's vector (P,); numpy rows are faster to make and to stack
+# one word's vector (P,); numpy rows are faster to make and to stack than tensors
+Vector = TypeVar("Vector", bound=Tensor | np.ndarray)
 _LONGEST_KEY = 64  # characters; a longer token is stored under its row of ids, so that keys do not fill the memory
 
 
@@ -91,4 +92,5 @@ class WordCache(Generic[Vector]):
 
 
 def _copy(vector: Vector) -> Vector:
-    return vector.copy() if isinstance(vector, np.ndarray) else vector.clone()
+    duplicate: Any = vector.copy() if isinstance(vector, np.ndarray) else vector.clone()
+    return cast(Vector, duplicate)

@@ -6,6 +6,7 @@ Shapes: R directions, L layers, B rows, T tokens, P projection, H cell.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Protocol, cast
 
 import torch
@@ -92,11 +93,12 @@ def run_stacks_fused(
         for number in range(len(first.layers))
         for stack in stacks
     ]
+    stack_weights: Callable[..., Tensor] = _Stacked.apply
     out, h, c = fused(
         x.transpose(1, 2),  # (R, T, B, P)
-        _Stacked.apply(x.dtype, *(layer.kernel for layer in layers)),
-        _Stacked.apply(x.dtype, *(layer.bias for layer in layers)),
-        _Stacked.apply(x.dtype, *(layer.projection for layer in layers)),
+        stack_weights(x.dtype, *(layer.kernel for layer in layers)),
+        stack_weights(x.dtype, *(layer.bias for layer in layers)),
+        stack_weights(x.dtype, *(layer.projection for layer in layers)),
         state.h.transpose(0, 1),  # (L, R, B, P)
         state.c.transpose(0, 1),
         keep,
