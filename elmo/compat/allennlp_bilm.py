@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from elmo.embed.run.plain import token_vectors
 from elmo.errors import ConfigError, WeightsError
 from elmo.model.lstm import State
 from elmo.text.indexer import ByteIndexer
@@ -97,7 +98,7 @@ class _ElmoBiLm(nn.Module):
         with torch.no_grad():
             for start in range(0, len(tokens), WORDS_PER_BATCH):
                 rows = np.stack([self._indexer.row(token) for token in tokens[start : start + WORDS_PER_BATCH]])
-                table[start : start + len(rows)] = self.bilm.token_encoder(torch.from_numpy(rows).to(parameter.device))
+                table[start : start + len(rows)] = token_vectors(self.bilm, torch.from_numpy(rows).to(parameter.device))
         make_embedding: Callable[..., nn.Embedding] = nn.Embedding.from_pretrained
         self._word_embedding = make_embedding(table, freeze=not self._requires_grad, padding_idx=0)
 
@@ -108,13 +109,13 @@ class _ElmoBiLm(nn.Module):
             raise ConfigError(f"ids have {ids.shape[-1]} characters per token; the model reads {len(begin)}.")
         ids, mask = add_boundaries(ids, (ids > 0).any(dim=-1), begin, end)
         words, inverse = torch.unique(ids.flatten(0, 1), dim=0, return_inverse=True)  # (N, C), (B*(T+2),)
-        return self.bilm.token_encoder(words)[inverse].unflatten(0, mask.shape), mask
+        return token_vectors(self.bilm, words)[inverse].unflatten(0, mask.shape), mask
 
     def _cached_token_layer(self, word_ids: Tensor | None) -> tuple[Tensor, Tensor]:
         assert self._word_embedding is not None
         assert word_ids is not None
         rows = np.stack([self._indexer.begin, self._indexer.end])  # (2, C)
-        begin, end = self.bilm.token_encoder(torch.from_numpy(rows).to(word_ids.device))  # each (P,)
+        begin, end = token_vectors(self.bilm, torch.from_numpy(rows).to(word_ids.device))  # each (P,)
         return add_boundaries(self._word_embedding(word_ids), word_ids > 0, begin, end)
 
     def _is_cached(self, word_ids: Tensor | None) -> bool:

@@ -1,4 +1,4 @@
-"""From a name, a folder or a file to an Embedder that is ready to use."""
+"""Loading: from a model's name, folder or file to an Embedder that is ready to use."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ def load(
     cache_words: int = 100_000,
     allow_nonfinite: bool = False,
 ) -> Embedder:
-    """An embedder for a model by name (`elmo models` lists them), by path, or by options and weights file.
+    """An embedder for a model given by name (`elmo models` lists them), by path, or by options and weights file.
 
-    Nothing is downloaded: a known model that is not on this machine is an error that says what to get and where to
-    put it. `auto` takes CUDA, then MPS, then the CPU, and logs which.
+    Nothing is downloaded: if a known model is not on this machine, the error says what to download and where to put
+    it. The device `auto` is CUDA, MPS or the CPU, the first one that is available; the choice is logged.
     """
     parts = model_parts(model, weights, lazy_head=True)  # vectors need no softmax
     return Embedder(
@@ -51,7 +51,7 @@ def model_parts(model: str | Path, weights: str | Path | None = None, *, lazy_he
 
 
 def make_indexer(parts: ModelParts) -> Indexer:
-    """What turns tokens into the rows this model reads."""
+    """The indexer that turns tokens into the rows of ids of this model."""
     chars = parts.config.chars
     if parts.lexicon is not None:
         return LexiconIndexer(parts.lexicon.chars, parts.lexicon.words, chars.max_chars if chars else 0)
@@ -59,13 +59,13 @@ def make_indexer(parts: ModelParts) -> Indexer:
         return ByteIndexer(chars.max_chars)
     if parts.vocab is None:
         raise WeightsError(
-            f"{parts.source}: the model reads words, and there is no vocabulary beside it.",
+            f"{parts.source}: the model reads words, and its folder has no vocabulary.",
             "Put the vocabulary it was trained with into the same folder as vocab.txt.",
         )
     return WordIndexer(Vocabulary(parts.vocab, source=parts.source))
 
 
 def _vocabulary(parts: ModelParts) -> Vocabulary | None:
-    """The words of the softmax or the word table; a list that merely lies beside a character model is not needed."""
+    """The vocabulary of the softmax or the word table; a character model without a softmax does not need one."""
     needed = parts.config.head is not None or parts.config.words is not None
     return Vocabulary(parts.vocab, source=parts.source) if needed and parts.vocab is not None else None

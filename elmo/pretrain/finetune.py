@@ -21,6 +21,7 @@ from torch import Tensor
 from elmo.devices import choose_device
 from elmo.errors import ConfigError
 from elmo.files import atomic_file
+from elmo.kernels.api import find_strongest_windows
 from elmo.model.bilm import BiLM
 from elmo.model.config import HeadConfig
 from elmo.model.head import SoftmaxHead
@@ -166,10 +167,11 @@ def adapted_model(parts: ModelParts, vocab: list[str], device: str = "cpu") -> B
 def _token_vectors(model: BiLM, words: list[str]) -> Tensor:
     chars = model.config.chars
     assert chars is not None
-    parts, device = [], next(model.parameters()).device
+    parts, like = [], next(model.parameters())
+    strongest_windows = find_strongest_windows(model, like.device, like.dtype)
     for start in range(0, len(words), 512):
         ids = np.stack([encode_token(word, chars.max_chars) for word in words[start : start + 512]])
-        parts.append(model.token_encoder(torch.from_numpy(ids).to(device)))
+        parts.append(model.token_encoder(torch.from_numpy(ids).to(like.device), strongest_windows))
     return torch.nn.functional.normalize(torch.cat(parts), dim=1)  # (N, P)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from elmo.kernels.api import find_kernel
+from elmo.kernels.api import SampledCrossEntropy
 from elmo.model.head import AdaptiveHead, SoftmaxHead
 from elmo.pretrain.train.sampler import Sample, expected_count
 
@@ -18,12 +18,18 @@ LOGITS_AT_ONCE = 1 << 26  # numbers of logits held at once by the full softmax: 
 
 
 def sampled_softmax_loss(
-    head: SoftmaxHead, hidden: Tensor, targets: Tensor, sample: Sample, *, sparse: bool = False
+    head: SoftmaxHead,
+    hidden: Tensor,
+    targets: Tensor,
+    sample: Sample,
+    *,
+    sparse: bool = False,
+    fused: SampledCrossEntropy | None = None,
 ) -> Tensor:
     """Cross entropy among each true word and the sampled ones, corrected by log expected counts.
 
     A sampled word that is a row's true word is left out of that row. With `sparse`, gradients of the softmax hold the
-    touched rows alone.
+    touched rows alone. `fused` computes the same with less memory (`elmo.kernels`); None: plain PyTorch.
     """
     V = head.vocab_size
     true_count = expected_count(targets, sample.num_tries, V).log().float()  # (N,)
@@ -31,10 +37,8 @@ def sampled_softmax_loss(
     true_rows, true_bias = _rows(head, targets, sparse)
     rows, bias = _rows(head, sample.ids, sparse)
     true_logits = (hidden.float() * true_rows).sum(-1) + true_bias - true_count  # (N,)
-    fused = find_kernel("sampled_cross_entropy", hidden.device.type, str(hidden.dtype).removeprefix("torch."))
     if fused is not None:
-        loss: Tensor = fused(hidden, rows.to(hidden.dtype), bias - sample_count, true_logits, _hits(targets, sample, V))
-        return loss
+        return fused(hidden, rows.to(hidden.dtype), bias - sample_count, true_logits, _hits(targets, sample, V))
     logits = torch.addmm((bias - sample_count).to(hidden.dtype), hidden, rows.to(hidden.dtype).t())  # (N, S)
     hits = targets[:, None] == sample.ids[None, :]  # (N, S)
     logits = logits.float().masked_fill(hits, float("-inf"))

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from elmo.kernels.api import find_kernel
 from elmo.model.bilm import BiLM
 from elmo.model.lstm import State
 from elmo.model.stacks import run_stacks
@@ -48,6 +49,7 @@ class Evaluator:
     def __init__(self, model: BiLM, rows: Tensor, *, precision: torch.dtype = torch.float32) -> None:
         self.model, self.rows, self.dtype = model, rows, precision
         self.device = next(model.parameters()).device
+        self._fused = find_kernel("bilstm", self.device.type, str(precision).removeprefix("torch."), model)
         self.batch_tokens = 8192 if self.device.type == "cpu" else 65536
 
     def reset(
@@ -107,7 +109,7 @@ class Evaluator:
         vectors, places = distinct_vectors(self.model, self.rows, inputs, self.dtype)  # (N, P)
         before = State(state.h.to(self.dtype), state.c)
         # padding is behind each row's text, so what is read there changes nothing that counts
-        top, after = run_stacks(self.model.stacks, vectors[places], before)  # (D, B, T, P)
+        top, after = run_stacks(self.model.stacks, vectors[places], before, fused=self._fused)  # (D, B, T, P)
         return np.array([self._loss(top[d], direction) for d, direction in enumerate(directions)]), after
 
     def _loss(self, top: Tensor, direction: Direction) -> float:

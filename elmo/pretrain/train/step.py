@@ -63,6 +63,9 @@ class Stepper:
         )
         fused = self.device.type == "cuda" and config.optim.name in ("adamw", "muon")  # see `make_optimizer`
         self._pinned = torch.empty(1 + len(model.stacks), pin_memory=True) if fused else None
+        dtype_name = str(self.dtype).removeprefix("torch.")
+        self._fused_stacks = find_kernel("bilstm", self.device.type, dtype_name, model)
+        self._fused_softmax = find_kernel("sampled_cross_entropy", self.device.type, dtype_name)
         self._graphs = Graphs(self.gradients, self.parameters) if self._can_record() else None
 
     @property
@@ -74,10 +77,12 @@ class Stepper:
         return min(self.config.objective.num_samples, vocab_size) if sampled else vocab_size
 
     def _can_record(self) -> bool:
-        """Whether a step is the same run of kernels each time: not where the device must be asked in between."""
-        lstm = find_kernel("bilstm", self.device.type, str(self.dtype).removeprefix("torch."))
+        """Whether every step launches the same kernels and never reads a value back from the device."""
+        has_kernels = find_kernel("bilstm", self.device.type, str(self.dtype).removeprefix("torch.")) is not None
+        # the plain stacks read from the device which rows are reset
+        stays_on_device = self._fused_stacks is not None or self.config.train.reset == 0
         fixed = isinstance(self.model.head, SoftmaxHead) and not self.sparse and self.config.train.accumulate == 1
-        return lstm is not None and fixed
+        return has_kernels and stays_on_device and fixed
 
     def fresh_state(self) -> State:
         """Zero states for this process's rows, (directions, L, B, ·)."""
@@ -170,7 +175,9 @@ class Stepper:
         dropout = self.config.objective.dropout
         x = nn.functional.embedding(feed.places, vectors)  # (D, T, B, P); its backward is quicker than indexing's
         fresh = None if feed.fresh is None else feed.fresh.transpose(1, 2)
-        top, after = run_stacks(self.model.stacks, x.transpose(1, 2), before, fresh, dropout)  # (D, B, T, P)
+        top, after = run_stacks(
+            self.model.stacks, x.transpose(1, 2), before, fresh, dropout, fused=self._fused_stacks
+        )  # (D, B, T, P)
         hidden = nn.functional.dropout(top.transpose(1, 2), dropout, self.model.training).flatten(1, 2)  # (D, T*B, P)
         samples = feed.samples
         losses = [self._loss(hidden[d], feed.targets[d], samples[d] if samples else None) for d in range(len(hidden))]
@@ -184,4 +191,4 @@ class Stepper:
         assert isinstance(head, SoftmaxHead)
         if sample is None:
             return full_softmax_loss(head, hidden, targets)
-        return sampled_softmax_loss(head, hidden, targets, sample, sparse=self.sparse)
+        return sampled_softmax_loss(head, hidden, targets, sample, sparse=self.sparse, fused=self._fused_softmax)

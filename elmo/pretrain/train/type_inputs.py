@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from elmo.kernels.api import find_strongest_windows
 from elmo.model.bilm import BiLM
 from elmo.model.config import BiLMConfig
 from elmo.pretrain.data.prepared import PreparedData
@@ -20,8 +21,11 @@ def input_rows(data: PreparedData, config: BiLMConfig) -> Tensor:
 
 def type_vectors(model: BiLM, rows: Tensor, types: Tensor, dtype: torch.dtype) -> Tensor:
     """The vectors of word types (N,), as numbered in `rows`: (N, P) in `dtype`."""
-    with torch.autocast(types.device.type, torch.bfloat16, enabled=dtype == torch.bfloat16):
-        vectors: Tensor = model.token_encoder(rows[types.long()].int()).to(dtype)
+    mixed = dtype == torch.bfloat16
+    conv_dtype = torch.bfloat16 if mixed else next(model.parameters()).dtype
+    strongest_windows = find_strongest_windows(model, types.device, conv_dtype)
+    with torch.autocast(types.device.type, torch.bfloat16, enabled=mixed):
+        vectors: Tensor = model.token_encoder(rows[types.long()].int(), strongest_windows).to(dtype)
     return vectors
 
 
