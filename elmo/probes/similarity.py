@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from elmo.probes.averages import average_names, averages
 from elmo.probes.judgements import read_judgements
+from elmo.probes.layer_averages import average_names, averages
 from elmo.probes.record import make_record
 from elmo.probes.vector_source import VectorSource
 from elmo.probes.wic import pair_cosines

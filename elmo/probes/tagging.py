@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from elmo.probes.columns import SPLITS, Tagged, find_splits, read_tagged
 from elmo.probes.features import gather
 from elmo.probes.linear import FitConfig, fit
 from elmo.probes.record import make_record
 from elmo.probes.scores import accuracy, span_score
+from elmo.probes.tagged_sentences import SPLITS, Tagged, find_splits, read_tagged
 from elmo.probes.vector_source import VectorSource
 
 

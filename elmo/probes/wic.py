@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from elmo.errors import ConfigError, DataError
-from elmo.probes.averages import average_names, averages
+from elmo.probes.layer_averages import average_names, averages
 from elmo.probes.record import make_record
 from elmo.probes.vector_source import VectorSource
 from elmo.progress import Progress

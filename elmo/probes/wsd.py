@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from elmo.errors import ConfigError
-from elmo.probes.averages import average_names, averages
+from elmo.probes.layer_averages import average_names, averages
 from elmo.probes.record import make_record
 from elmo.probes.sense_averages import FORMS, SenseAverages, average_senses, target_vectors, transform
 from elmo.probes.sense_mix import PairProducts, weightings

@@ -16,7 +16,7 @@ from elmo.embed.embedder import Embedder
 from elmo.model.mix import ScalarMix
 from elmo.tasks.config import RunConfig
 from elmo.tasks.layers.char_cnn import CharCNN
-from elmo.tasks.tokens import TokenBatch
+from elmo.tasks.token_batch import TokenBatch
 
 
 @dataclass(frozen=True)

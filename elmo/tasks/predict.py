@@ -10,7 +10,7 @@ import torch
 from elmo.progress import Progress
 from elmo.tasks.batches import group
 from elmo.tasks.run import Run
-from elmo.tasks.tokens import to_device
+from elmo.tasks.token_batch import to_device
 
 LARGER = 4  # than a batch of the training: there is no gradient to hold
 

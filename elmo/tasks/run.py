@@ -29,10 +29,10 @@ from elmo.files import atomic_file, sha256_file
 from elmo.tasks.config import RunConfig, make_config
 from elmo.tasks.elmo_input import make_inputs
 from elmo.tasks.layer_cache import LayerSource, model_sha256
-from elmo.tasks.symbols import Symbols, make_symbols, start_vectors
 from elmo.tasks.task import Labels, Task, load_task
-from elmo.tasks.tokens import BatchMaker
+from elmo.tasks.token_batch import BatchMaker
 from elmo.tasks.word_vectors import read_vectors
+from elmo.tasks.word_vocabulary import Symbols, make_symbols, start_vectors
 
 CONFIG, WORDS, WEIGHTS, RECORD = "config.json", "words.json", "model.safetensors", "record.json"
 

@@ -11,7 +11,7 @@ TASK = Task(...). An Example is a frozen dataclass of the task's own with a prop
 are embedded (premise and hypothesis; question and passage; a document's sentences). `collate` may embed those alone.
 
 A batch is a frozen dataclass of the task's own: tensors, TokenBatch values and plain values. The loop moves it to the
-device with `elmo.tasks.tokens.to_device`. Targets are None where the examples carry no labels (raw text). `collate`
+device with `elmo.tasks.token_batch.to_device`. Targets are None where the examples carry no labels (raw text). `collate`
 runs ahead in a thread of its own: it draws no chance and touches no model.
 
 A model is an nn.Module made by `build(config, labels, inputs)`. It keeps `inputs`, a `TokenInputs`, as a submodule:
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from elmo.tasks.elmo_input import TokenInputs
-    from elmo.tasks.tokens import BatchMaker
+    from elmo.tasks.token_batch import BatchMaker
 
 TASKS = {  # name: the module with its TASK, imported when it is asked for
     "squad": "elmo.tasks.squad.task",

@@ -31,7 +31,7 @@ from elmo.tasks.optim import WeightAverage, make_optimizer, update
 from elmo.tasks.predict import evaluate
 from elmo.tasks.record import elmo_identity, make_record, write_record
 from elmo.tasks.run import RECORD, WEIGHTS, Run, Splits, new_run, save_words
-from elmo.tasks.tokens import to_device
+from elmo.tasks.token_batch import to_device
 
 MAX_BAD_UPDATES = 20  # in a row with gradients that are not finite, before giving up
 LOOK_EVERY = 50  # updates whose losses stay on the device before anybody waits for them

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from made_vectors import MadeVectors
 
 from elmo.errors import DataError
-from elmo.probes.averages import average_names, averages
+from elmo.probes.layer_averages import average_names, averages
 from elmo.probes.wic import best_threshold, probe_wic, read_wic
 
 

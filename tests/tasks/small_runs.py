@@ -17,7 +17,7 @@ from elmo.tasks.snli import data as snli
 from elmo.tasks.squad import data as squad
 from elmo.tasks.srl import data as srl
 from elmo.tasks.task import load_task
-from elmo.tasks.tokens import to_device
+from elmo.tasks.token_batch import to_device
 
 SNLI = [
     snli.Example(premise=tuple(p.split()), hypothesis=tuple(h.split()), label=label)

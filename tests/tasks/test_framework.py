@@ -20,10 +20,10 @@ from elmo.tasks.elmo_input import make_inputs
 from elmo.tasks.layer_cache import LayerSource, model_sha256
 from elmo.tasks.raw_text import read_raw
 from elmo.tasks.run import new_run
-from elmo.tasks.symbols import UNKNOWN, Symbols, char_ids, make_symbols, start_vectors
 from elmo.tasks.task import TASKS, load_task
-from elmo.tasks.tokens import BatchMaker, TokenBatch, to_device
+from elmo.tasks.token_batch import BatchMaker, TokenBatch, to_device
 from elmo.tasks.word_vectors import read_vectors
+from elmo.tasks.word_vocabulary import UNKNOWN, Symbols, char_ids, make_symbols, start_vectors
 
 SENTENCES = [["The", "bank", "of", "the", "river", "."], ["Yes"], ["A", "bank", "."]]
 

@@ -20,7 +20,7 @@ from typing import Any
 
 from elmo.errors import DataError
 from elmo.files import atomic_file
-from elmo.tasks.columns import Row, check_widths, read_blocks
+from elmo.text.columns import Row, check_widths, read_blocks
 from elmo.text.lines import read_lines
 
 log = logging.getLogger(__name__)

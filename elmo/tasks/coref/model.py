@@ -16,7 +16,7 @@ from elmo.tasks.elmo_input import TokenInputs
 from elmo.tasks.layers.dropout import TimeDropout
 from elmo.tasks.layers.encoder import BiRNN
 from elmo.tasks.task import Labels
-from elmo.tasks.tokens import TokenBatch
+from elmo.tasks.token_batch import TokenBatch
 
 
 @dataclass(frozen=True, kw_only=True)

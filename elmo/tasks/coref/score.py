@@ -12,7 +12,7 @@ import numpy as np
 
 from elmo.errors import DataError
 from elmo.tasks.coref.data import Example
-from elmo.tasks.prf import Counts, check_lengths, harmonic
+from elmo.text.metrics import Counts, check_lengths, harmonic
 
 METRIC = "conll_f1"
 Clusters = Sequence[Sequence[Hashable]]

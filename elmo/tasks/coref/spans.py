@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from elmo.tasks.tokens import to_device
+from elmo.tasks.token_batch import to_device
 
 DISTANCES = (1, 2, 3, 4, 5, 8, 16, 32, 64)  # a distance falls into the last bucket whose bound it reaches
 

@@ -13,7 +13,7 @@ from elmo.tasks.coref.data import read_examples as read
 from elmo.tasks.coref.model import CorefBatch, CorefConfig, CorefModel, Document
 from elmo.tasks.coref.score import METRIC, score
 from elmo.tasks.task import Labels, Piece, Task
-from elmo.tasks.tokens import BatchMaker
+from elmo.tasks.token_batch import BatchMaker
 from elmo.text.sentences import split_sentences
 from elmo.text.tokenize import Tokenizer
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from elmo.tasks.symbols import NUM_CHARS
+from elmo.tasks.word_vocabulary import NUM_CHARS
 
 
 class CharCNN(nn.Module):

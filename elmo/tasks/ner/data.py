@@ -14,7 +14,7 @@ from pathlib import Path
 
 from elmo.errors import DataError
 from elmo.files import atomic_file
-from elmo.tasks.columns import Row, check_widths, read_blocks
+from elmo.text.columns import Row, check_widths, read_blocks
 from elmo.text.spans import TAG, spans_of_tags, tags_of_spans
 
 

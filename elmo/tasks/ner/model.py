@@ -12,7 +12,7 @@ from elmo.tasks.layers.dropout import TimeDropout
 from elmo.tasks.layers.encoder import BiRNN
 from elmo.tasks.layers.viterbi import bio_rules
 from elmo.tasks.task import Labels
-from elmo.tasks.tokens import TokenBatch
+from elmo.tasks.token_batch import TokenBatch
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from elmo.errors import DataError
 from elmo.tasks.ner.data import Example
-from elmo.tasks.prf import Counts, check_lengths
+from elmo.text.metrics import Counts, check_lengths
 from elmo.text.spans import spans_of_tags
 
 METRIC = "f1"

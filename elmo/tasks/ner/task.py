@@ -14,7 +14,7 @@ from elmo.tasks.ner.model import NERBatch, NERConfig, NERModel
 from elmo.tasks.ner.score import METRIC, score
 from elmo.tasks.span_text import marked_text, span_json
 from elmo.tasks.task import Labels, Piece, Task
-from elmo.tasks.tokens import BatchMaker
+from elmo.tasks.token_batch import BatchMaker
 from elmo.text.spans import spans_of_tags
 from elmo.text.tokenize import Tokenizer
 

@@ -18,7 +18,7 @@ from elmo.tasks.layers.attention import bi_attention, masked_max, masked_mean
 from elmo.tasks.layers.dropout import TimeDropout
 from elmo.tasks.layers.encoder import BiRNN
 from elmo.tasks.task import Labels
-from elmo.tasks.tokens import TokenBatch
+from elmo.tasks.token_batch import TokenBatch
 
 
 @dataclass(frozen=True, kw_only=True)

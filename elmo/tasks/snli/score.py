@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from elmo.errors import DataError
-from elmo.tasks.prf import Counts, check_lengths
 from elmo.tasks.snli.data import LABELS, Example
+from elmo.text.metrics import Counts, check_lengths
 
 METRIC = "accuracy"
 

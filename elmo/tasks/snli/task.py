@@ -11,7 +11,7 @@ from elmo.tasks.snli.data import LABELS, Example, read_examples
 from elmo.tasks.snli.model import SNLIBatch, SNLIConfig, SNLIModel, Verdict
 from elmo.tasks.snli.score import METRIC, score
 from elmo.tasks.task import Labels, Piece, Task
-from elmo.tasks.tokens import BatchMaker
+from elmo.tasks.token_batch import BatchMaker
 from elmo.text.tokenize import Tokenizer
 
 

@@ -17,7 +17,7 @@ from elmo.tasks.layers.encoder import BiRNN
 from elmo.tasks.squad.attention import BiAttention, SelfAttention
 from elmo.tasks.squad.spans import best_spans, span_loss
 from elmo.tasks.task import Labels
-from elmo.tasks.tokens import TokenBatch
+from elmo.tasks.token_batch import TokenBatch
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,8 +11,8 @@ import string
 from collections import Counter
 from collections.abc import Sequence
 
-from elmo.tasks.prf import Counts, check_lengths, harmonic
 from elmo.tasks.squad.data import Example
+from elmo.text.metrics import Counts, check_lengths, harmonic
 
 METRIC = "f1"
 _NO_PUNCTUATION = str.maketrans("", "", string.punctuation)

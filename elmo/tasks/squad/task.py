@@ -13,7 +13,7 @@ from elmo.tasks.squad.data import Example, make_example, read_examples
 from elmo.tasks.squad.model import SpanScores, SQuADBatch, SQuADConfig, SQuADModel
 from elmo.tasks.squad.score import METRIC, score
 from elmo.tasks.task import Labels, Piece, Task
-from elmo.tasks.tokens import BatchMaker, TokenBatch
+from elmo.tasks.token_batch import BatchMaker, TokenBatch
 from elmo.text.tokenize import Tokenizer
 
 

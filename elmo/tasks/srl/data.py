@@ -18,7 +18,7 @@ from pathlib import Path
 
 from elmo.errors import DataError
 from elmo.files import atomic_file
-from elmo.tasks.columns import Block, Row, check_widths, read_blocks, spans_of_brackets
+from elmo.text.columns import Block, Row, check_widths, read_blocks, spans_of_brackets
 from elmo.text.spans import spans_of_tags, tags_of_spans
 
 _ARGUMENT = re.compile(r"(?:\([^*()\s]+)?\*\)?")

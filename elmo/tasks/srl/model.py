@@ -15,7 +15,7 @@ from elmo.tasks.layers.dropout import TimeDropout
 from elmo.tasks.layers.viterbi import as_scores, bio_rules, viterbi
 from elmo.tasks.srl.encoder import AlternatingLSTM
 from elmo.tasks.task import Labels
-from elmo.tasks.tokens import TokenBatch
+from elmo.tasks.token_batch import TokenBatch
 
 
 @dataclass(frozen=True, kw_only=True)

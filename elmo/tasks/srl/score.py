@@ -10,8 +10,8 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 from elmo.errors import DataError
-from elmo.tasks.prf import Counts, check_lengths
 from elmo.tasks.srl.data import Example
+from elmo.text.metrics import Counts, check_lengths
 from elmo.text.spans import spans_of_tags
 
 METRIC = "f1"

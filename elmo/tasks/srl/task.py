@@ -14,7 +14,7 @@ from elmo.tasks.srl.data import Example, read_examples
 from elmo.tasks.srl.model import SRLBatch, SRLConfig, SRLModel
 from elmo.tasks.srl.score import METRIC, score
 from elmo.tasks.task import Labels, Piece, Task
-from elmo.tasks.tokens import BatchMaker
+from elmo.tasks.token_batch import BatchMaker
 from elmo.text.spans import spans_of_tags
 from elmo.text.tokenize import Tokenizer
 

@@ -16,7 +16,7 @@ from elmo.tasks.layers.attention import attend, masked_max, masked_mean, masked_
 from elmo.tasks.layers.encoder import BiRNN
 from elmo.tasks.layers.maxout import Maxout
 from elmo.tasks.task import Labels
-from elmo.tasks.tokens import TokenBatch
+from elmo.tasks.token_batch import TokenBatch
 
 
 @dataclass(frozen=True, kw_only=True)

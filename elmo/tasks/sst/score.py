@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from elmo.errors import DataError
-from elmo.tasks.prf import Counts, check_lengths
 from elmo.tasks.sst.data import Example
+from elmo.text.metrics import Counts, check_lengths
 
 METRIC = "accuracy"
 _NEUTRAL = 2

@@ -11,7 +11,7 @@ from elmo.tasks.sst.data import LABELS, Example, phrases_of, read_examples
 from elmo.tasks.sst.model import SSTBatch, SSTConfig, SSTModel
 from elmo.tasks.sst.score import METRIC, score
 from elmo.tasks.task import Labels, Piece, Task
-from elmo.tasks.tokens import BatchMaker
+from elmo.tasks.token_batch import BatchMaker
 from elmo.text.tokenize import Tokenizer
 
 NAMES = ("very negative", "negative", "neutral", "positive", "very positive")

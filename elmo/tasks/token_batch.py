@@ -14,8 +14,8 @@ from torch import Tensor
 
 from elmo.tasks.layer_cache import LayerSource
 from elmo.tasks.layers.packing import Packing, make_packing
-from elmo.tasks.symbols import Symbols, char_ids
 from elmo.tasks.task import Labels
+from elmo.tasks.word_vocabulary import Symbols, char_ids
 from elmo.text.batch import make_batch
 from elmo.text.indexer import Indexer
 

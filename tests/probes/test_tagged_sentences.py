@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from elmo.errors import ConfigError, DataError
-from elmo.probes.columns import Tagged, find_splits, read_tagged
+from elmo.probes.tagged_sentences import Tagged, find_splits, read_tagged
 
 TREEBANK = """# sent_id = 1
 # text = Don't go
