@@ -1,4 +1,4 @@
-"""Words with a tag each, from CoNLL-U treebanks and IOB2 files: what the linear probes are fitted and scored on."""
+"""Sentences with one tag per word, from CoNLL-U treebanks and IOB2 files: the data of the linear probes."""
 
 from __future__ import annotations
 
@@ -9,79 +9,71 @@ from itertools import islice
 from pathlib import Path
 
 from elmo.errors import ConfigError, DataError
-from elmo.text.lines import read_lines
+from elmo.text.columns import read_blocks
 
-COLUMNS = {"upos": 3, "xpos": 4, "iob": 2}  # from 0; the word itself is column 1
+COLUMNS = {"upos": 3, "xpos": 4, "iob": 2}  # from 0; the word itself is in column 1
 SPLITS = ("train", "dev", "test")
 
 
 @dataclass(frozen=True)
-class Tagged:
-    """One sentence: a tag for each word."""
+class TaggedSentence:
+    """The tokens of one sentence and one tag per token."""
 
     tokens: list[str]
     tags: list[str]
 
 
-def read_tagged(path: str | Path, column: str, *, limit: int | None = None) -> list[Tagged]:
-    """The sentences of a tab-separated file whose first column numbers the words.
+def read_tagged(path: str | Path, column: str, *, limit: int | None = None) -> list[TaggedSentence]:
+    """Reads the sentences of a tab-separated file whose first column numbers the words.
 
-    Lines of multiword tokens (1-2) and of words that are not written (1.1) are passed over, as in CoNLL-U's own basic
-    representation. A sentence in which the column is not filled in ("_") is left out.
+    Skips the lines of multiword tokens (1-2) and of empty nodes (1.1), as CoNLL-U's basic representation does. Skips
+    sentences in which the column is not annotated ("_"). `limit` is the maximum number of sentences read.
     """
     if column not in COLUMNS:
         raise ConfigError(f"column is {column!r}; expected one of {', '.join(COLUMNS)}.")
     sentences = list(islice(_sentences(path, COLUMNS[column]), limit))
-    filled = [sentence for sentence in sentences if "_" not in sentence.tags]
-    if not filled:
-        what = f"its {len(sentences)} sentences have no {column} tags" if sentences else "it has no sentences"
-        raise DataError(f"{path}: {what}.", "Choose another --column, or another file.")
-    return filled
+    annotated = [sentence for sentence in sentences if "_" not in sentence.tags]
+    if not annotated:
+        problem = f"its {len(sentences)} sentences have no {column} tags" if sentences else "it has no sentences"
+        raise DataError(f"{path}: {problem}.", "Choose another --column, or another file.")
+    return annotated
 
 
-def _sentences(path: str | Path, column: int) -> Iterator[Tagged]:
-    tokens: list[str] = []
-    tags: list[str] = []
-    for number, line in enumerate(read_lines(path), 1):
-        if not line.strip():
-            if tokens:
-                yield Tagged(tokens, tags)
-            tokens, tags = [], []
-        elif not (line.startswith("# ") or (line.startswith("#") and "\t" not in line)):
-            parts = line.split("\t")
-            if len(parts) <= column:
+def _sentences(path: str | Path, column: int) -> Iterator[TaggedSentence]:
+    for block in read_blocks(path, tabs_only=True):
+        for row in block.rows:
+            if len(row.columns) <= column:
                 raise DataError(
-                    f"{path}:{number}: {len(parts)} columns were found; expected at least {column + 1}, with tabs."
+                    f"{path}:{row.number}: the row has {len(row.columns)} columns; expected at least {column + 1}, "
+                    "separated by tabs."
                 )
-            if parts[0].isdigit():
-                tokens.append(parts[1])
-                tags.append(parts[column])
-    if tokens:
-        yield Tagged(tokens, tags)
+        words = [row.columns for row in block.rows if row.columns[0].isdigit()]
+        if words:
+            yield TaggedSentence([columns[1] for columns in words], [columns[column] for columns in words])
 
 
 def find_splits(paths: Sequence[str | Path]) -> dict[str, Path]:
-    """The train, dev and test file: three files in that order, a folder that holds them, or how their names begin.
+    """Finds the train, dev and test file: three files in this order, a folder with the files, or their common prefix.
 
-    `treebanks/en_ewt` finds treebanks/en_ewt-ud-train.conllu and its fellows.
+    For example, `treebanks/en_ewt` finds treebanks/en_ewt-ud-train.conllu and the other two.
     """
     if len(paths) == 3:
         return {split: Path(path) for split, path in zip(SPLITS, paths, strict=True)}
     if len(paths) != 1:
         raise ConfigError(
-            f"{len(paths)} paths were given.", "Give train, dev and test; or a folder; or how their names begin."
+            f"{len(paths)} paths were given.", "Give the train, dev and test file, a folder, or their common prefix."
         )
-    start = str(paths[0])
-    pattern = f"{glob.escape(start)}/*" if Path(start).is_dir() else f"{glob.escape(start)}*"
-    names = [Path(name) for name in sorted(glob.glob(pattern)) if Path(name).is_file()]
-    found: dict[str, Path] = {}
+    prefix = str(paths[0])
+    pattern = f"{glob.escape(prefix)}/*" if Path(prefix).is_dir() else f"{glob.escape(prefix)}*"
+    candidates = [Path(name) for name in sorted(glob.glob(pattern)) if Path(name).is_file()]
+    split_paths: dict[str, Path] = {}
     for split in SPLITS:
-        having = [name for name in names if split in name.name.removeprefix(Path(start).name)]
-        if len(having) != 1:
-            seen = ", ".join(name.name for name in having) or "none"
+        matches = [path for path in candidates if split in path.name.removeprefix(Path(prefix).name)]
+        if len(matches) != 1:
+            names = ", ".join(path.name for path in matches) or "none"
             raise ConfigError(
-                f"{start}: one {split} file was expected; seen: {seen}.",
-                "Give how their names begin (treebanks/en_ewt), or the three files.",
+                f"{prefix}: expected exactly one {split} file; found: {names}.",
+                "Give the common prefix of the three files (treebanks/en_ewt), or the three files.",
             )
-        found[split] = having[0]
-    return found
+        split_paths[split] = matches[0]
+    return split_paths

@@ -17,7 +17,7 @@ def write_treebank(folder):
 
 def test_pos_prints_a_table_and_writes_the_record(tmp_path):
     data, out = write_treebank(tmp_path), tmp_path / "record.json"
-    cache = tmp_path / "kept"
+    cache = tmp_path / "cache"
     options = ("--model", "tiny-random", "--out", str(out), "--cache", str(cache), "--limit", "6", "--device", "cpu")
     done = elmo("probe", "pos", data, *options)
     assert done.returncode == 0, done.stderr
@@ -25,8 +25,8 @@ def test_pos_prints_a_table_and_writes_the_record(tmp_path):
     assert first_words == ["layer", "0", "1", "2", "mix", "concat", "usual"]
     record = json.loads(out.read_text(encoding="utf-8"))
     assert record["counts"]["train_sentences"] == 6
-    asked = f"elmo probe pos {data} --model tiny-random --column xpos --epochs 12 --seed 0 --limit 6"
-    assert record["command"] == asked, "what `elmo report` shows beside the figures"
+    command = f"elmo probe pos {data} --model tiny-random --column xpos --epochs 12 --seed 0 --limit 6"
+    assert record["command"] == command, "`elmo report` shows it next to the scores"
     assert record["vectors"]["trained"] is False
     assert record["scores"]["usual_tag"]["test"] == 100.0
     assert len(list(cache.glob("*.npy"))) == 1, "the three splits hold the same sentences"
@@ -43,15 +43,15 @@ def test_static_vectors_have_one_layer(tmp_path):
     assert record["settings"]["column"] == "upos"
 
 
-def test_the_computation_may_be_less_exact_and_the_record_says_so(tmp_path):
+def test_the_record_states_the_compute_dtype(tmp_path):
     data = write_treebank(tmp_path)
-    asked = ("--model", "tiny-random", "--compute-dtype", "bfloat16", "--json", "--device", "cpu")
-    record = json.loads(elmo("probe", "pos", data, *asked).stdout)
+    options = ("--model", "tiny-random", "--compute-dtype", "bfloat16", "--json", "--device", "cpu")
+    record = json.loads(elmo("probe", "pos", data, *options).stdout)
     assert record["vectors"]["dtype"] == "bfloat16"
     assert record["command"].endswith("--compute-dtype bfloat16")
 
 
-def test_wrong_questions_are_explained(tmp_path):
+def test_wrong_arguments_are_explained(tmp_path):
     unknown = elmo("probe", "syntax", str(tmp_path))
     assert unknown.returncode == 2
     assert "pos, ner, wsd, wic" in unknown.stderr
