@@ -173,7 +173,7 @@ def curve(
     from elmo.files import atomic_file
     from elmo.report import sample_efficiency as efficiency
     from elmo.tasks.config import make_config
-    from elmo.tasks.learning_curve import curve_cells, read_shares
+    from elmo.tasks.learning_curve import learning_curve_cells, read_shares
     from elmo.tasks.sweep import make_plan, train_plan, with_elmo
     from elmo.tasks.task import load_task
 
@@ -181,7 +181,7 @@ def curve(
     out = Path(f"{name}-curve") if out is None else out
     layers = with_elmo(set_layers(train, dev, test, elmo, config, device, set_), task, out)
     base = make_config(task, *layers)
-    cells = curve_cells(base, len(task.read(needed(base.data.train))), wanted, least_updates=updates)
+    cells = learning_curve_cells(base, len(task.read(needed(base.data.train))), wanted, least_updates=updates)
     if len({cell.settings["data"]["fraction"] for cell in cells}) < 2:
         raise DataError("A curve needs two shares or more.", "Name more percents in --shares, or give more examples.")
     found = efficiency.sample_efficiency(train_plan(make_plan(task, layers, cells, seeds), out, say=say, show=True))

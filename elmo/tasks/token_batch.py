@@ -1,4 +1,4 @@
-"""Sentences of tokens as tensors: word numbers, characters, ELMo layers. What every task's `collate` builds on."""
+"""Converts tokenised sentences to tensors: word ids, character ids, ELMo layers. Every task's `collate` uses it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from itertools import chain
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import numpy as np
 import torch
@@ -15,7 +15,7 @@ from torch import Tensor
 from elmo.tasks.layer_cache import LayerSource
 from elmo.tasks.layers.packing import Packing, make_packing
 from elmo.tasks.task import Labels
-from elmo.tasks.word_vocabulary import Symbols, char_ids
+from elmo.tasks.word_vocabulary import WordVocabulary, encode_chars
 from elmo.text.batch import make_batch
 from elmo.text.indexer import Indexer
 
@@ -26,115 +26,119 @@ Value = TypeVar("Value")
 class TokenBatch:
     """B sentences padded on the right to T tokens, without boundaries.
 
-    words (B, T), 0 = padding · chars (B, T, W) or None · mask (B, T), true at tokens · layers (L+1, B, T, D) float16,
-    of a frozen biLM, or None · rows (B, T+2, W) with boundaries, what a tuned biLM reads, or None · packing, for
-    recurrent layers: the mask's.
+    word_ids (B, T), 0 = padding · mask (B, T), true at tokens · char_ids (B, T, C) of the character CNN, or None ·
+    layers (L+1, B, T, D) float16 of a frozen biLM, or None · bilm_char_ids (B, T+2, C) with boundaries, the input of a
+    tuned biLM, or None · packing of the mask, for recurrent layers, or None.
     """
 
-    words: Tensor
+    word_ids: Tensor
     mask: Tensor
-    chars: Tensor | None = None
+    char_ids: Tensor | None = None
     layers: Tensor | None = None
-    rows: Tensor | None = None
+    bilm_char_ids: Tensor | None = None
     packing: Packing | None = None
 
 
 class BatchMaker:
-    """Turns token lists and labels into tensors, as one run's settings ask for. Given to every `task.collate`."""
+    """Converts tokens and labels to tensors according to the settings of a run. Every `task.collate` gets it."""
 
     def __init__(
         self,
-        symbols: Symbols,
+        vocabulary: WordVocabulary,
         labels: Labels,
         *,
-        max_chars: int = 0,  # 0: no characters
-        source: LayerSource | None = None,  # of frozen layers
+        max_chars: int = 0,  # bytes per word for the character CNN; 0: no characters
+        source: LayerSource | None = None,  # layers of a frozen biLM
         indexer: Indexer | None = None,  # of a tuned biLM
     ) -> None:
-        self.symbols, self.labels = symbols, labels
+        self.vocabulary, self.labels = vocabulary, labels
         self._max_chars, self.source, self._indexer = max_chars, source, indexer
-        self._numbers = {name: {label: n for n, label in enumerate(known)} for name, known in labels.items()}
-        self._seen = SeenTokens(symbols, max_chars)
+        self._label_ids = {name: {label: n for n, label in enumerate(label_set)} for name, label_set in labels.items()}
+        self._token_ids = TokenIds(vocabulary, max_chars)
 
-    def number(self, kind: str, label: str) -> int:
-        """A label's number in the set `kind`; -1 for one that training never saw."""
-        return self._numbers[kind].get(label, -1)
+    def label_id(self, label_set: str, label: str) -> int:
+        """The id of a label in a label set; -1 for a label that the training data does not have."""
+        return self._label_ids[label_set].get(label, -1)
 
     def tokens(self, sentences: Sequence[Sequence[str]]) -> TokenBatch:
-        """One padded batch of the sentences, in their order."""
+        """One padded batch with one row per sentence, in order."""
         return self._batch(sentences, [[sentence] for sentence in sentences])
 
-    def joined(self, rows: Sequence[Sequence[Sequence[str]]]) -> TokenBatch:
-        """One padded batch with a row for each list of sentences, which a frozen biLM reads one by one."""
-        return self._batch([list(chain.from_iterable(row)) for row in rows], rows)
+    def joined(self, texts: Sequence[Sequence[Sequence[str]]]) -> TokenBatch:
+        """One padded batch with one row per text; a frozen biLM embeds the sentences of a text one by one."""
+        return self._batch([list(chain.from_iterable(text)) for text in texts], texts)
 
-    def _batch(self, whole: Sequence[Sequence[str]], rows: Sequence[Sequence[Sequence[str]]]) -> TokenBatch:
-        lengths = np.array([len(row) for row in whole], dtype=np.int64)  # (B,)
+    def _batch(self, rows: Sequence[Sequence[str]], texts: Sequence[Sequence[Sequence[str]]]) -> TokenBatch:
+        """`rows` are the tokens of each row, `texts` the same tokens in sentences."""
+        lengths = np.array([len(row) for row in rows], dtype=np.int64)  # (B,)
         T = max(1, int(lengths.max(initial=0)))
         mask = np.arange(T) < lengths[:, None]  # (B, T)
-        numbers = self._seen.numbers(list(chain.from_iterable(whole)))  # (N,)
-        words = np.zeros(mask.shape, dtype=np.int64)  # (B, T)
-        words[mask] = self._seen.words[numbers]
-        chars = None
+        indices = self._token_ids.indices(list(chain.from_iterable(rows)))  # (N,)
+        word_ids = np.zeros(mask.shape, dtype=np.int64)  # (B, T)
+        word_ids[mask] = self._token_ids.word_ids[indices]
+        char_ids = None
         if self._max_chars:
-            widest = max(1, int(self._seen.lengths[numbers].max(initial=1)))
-            chars = np.zeros((*mask.shape, widest), dtype=np.int64)  # (B, T, W)
-            chars[mask] = self._seen.chars[numbers, :widest]
-        ids = None if self._indexer is None else torch.from_numpy(make_batch(whole, self._indexer).ids)  # (B, T+2, W)
+            C = max(1, int(self._token_ids.lengths[indices].max(initial=1)))
+            char_ids = np.zeros((*mask.shape, C), dtype=np.int64)  # (B, T, C)
+            char_ids[mask] = self._token_ids.char_ids[indices, :C]
+        bilm_char_ids = None
+        if self._indexer is not None:
+            bilm_char_ids = torch.from_numpy(make_batch(rows, self._indexer).ids)  # (B, T+2, C)
         return TokenBatch(
-            words=torch.from_numpy(words),
+            word_ids=torch.from_numpy(word_ids),
             mask=torch.from_numpy(mask),
-            chars=None if chars is None else torch.from_numpy(chars),
-            layers=None if self.source is None else self.source.joined(rows, T),
-            rows=ids,
+            char_ids=None if char_ids is None else torch.from_numpy(char_ids),
+            layers=None if self.source is None else self.source.joined(texts, T),
+            bilm_char_ids=bilm_char_ids,
             packing=make_packing(lengths, T),
         )
 
 
-class SeenTokens:
-    """Every token met so far, by number: its word's number, its characters and how many they are, as arrays.
+class TokenIds:
+    """Cache of the word id, the character ids and their number for every token so far: arrays with one row per token.
 
-    Batches are made ahead in a thread while others are made for a validation, so new tokens are added one at a time.
+    One thread prepares training batches while another one may prepare batches for a validation, so a lock protects the
+    addition of tokens.
     """
 
-    def __init__(self, symbols: Symbols, max_chars: int) -> None:
-        self._symbols, self._max_chars = symbols, max_chars
-        self._known: dict[str, int] = {}
+    def __init__(self, vocabulary: WordVocabulary, max_chars: int) -> None:
+        self._vocabulary, self._max_chars = vocabulary, max_chars
+        self._index_of: dict[str, int] = {}
         self._lock = threading.Lock()
-        self.words = np.zeros(1024, dtype=np.int64)  # (capacity,)
+        self.word_ids = np.zeros(1024, dtype=np.int64)  # (capacity,)
         self.lengths = np.zeros(1024, dtype=np.int64)  # (capacity,)
-        self.chars = np.zeros((1024, max_chars + 2 if max_chars else 0), dtype=np.int16)  # (capacity, W)
+        self.char_ids = np.zeros((1024, max_chars + 2 if max_chars else 0), dtype=np.int16)  # (capacity, C)
 
-    def numbers(self, tokens: Sequence[str]) -> np.ndarray:
-        """(N,), of tokens old and new."""
+    def indices(self, tokens: Sequence[str]) -> np.ndarray:
+        """The rows of the tokens in the arrays, (N,); adds new tokens."""
         with self._lock:
-            for token in set(tokens).difference(self._known):
+            for token in set(tokens).difference(self._index_of):
                 self._add(token)
-            return np.array([self._known[token] for token in tokens], dtype=np.int64)
+            return np.array([self._index_of[token] for token in tokens], dtype=np.int64)
 
     def _add(self, token: str) -> None:
-        number = len(self._known)
-        if number == len(self.words):
-            self.words, self.lengths, self.chars = (
-                np.concatenate([old, np.zeros_like(old)]) for old in (self.words, self.lengths, self.chars)
+        index = len(self._index_of)
+        if index == len(self.word_ids):
+            self.word_ids, self.lengths, self.char_ids = (
+                np.concatenate([array, np.zeros_like(array)]) for array in (self.word_ids, self.lengths, self.char_ids)
             )
-        self.words[number] = self._symbols.id(token)
+        self.word_ids[index] = self._vocabulary.id(token)
         if self._max_chars:
-            ids = char_ids(token, self._max_chars)
-            self.chars[number, : len(ids)] = ids
-            self.lengths[number] = len(ids)
-        self._known[token] = number
+            ids = encode_chars(token, self._max_chars)
+            self.char_ids[index, : len(ids)] = ids
+            self.lengths[index] = len(ids)
+        self._index_of[token] = index
 
 
 def to_device(value: Value, device: torch.device) -> Value:
     """The same dataclass, tuple or list with all its tensors on the device."""
     moved: Any = value
     if isinstance(value, Tensor):
-        # a copy from pinned memory does not wait for what the device is at
-        held = value.pin_memory() if device.type == "cuda" and value.device.type == "cpu" else value
-        moved = held.to(device, non_blocking=True)
+        # a copy from pinned memory does not wait for the work on the device
+        source = value.pin_memory() if device.type == "cuda" and value.device.type == "cpu" else value
+        moved = source.to(device, non_blocking=True)
     elif is_dataclass(value) and not isinstance(value, type):
         moved = replace(value, **{f.name: to_device(getattr(value, f.name), device) for f in fields(value)})
     elif type(value) in (tuple, list):
         moved = type(value)(to_device(item, device) for item in value)  # type: ignore[attr-defined,call-arg]  # narrowed above
-    return moved
+    return cast("Value", moved)

@@ -1,6 +1,7 @@
-"""The words a run knows, by number: 0 is padding, 1 any unknown word; made once from the data and the vectors file.
+"""The word vocabulary of a run, the initial values of its word vectors, and the character ids of words.
 
-A word is looked up as written, then in lower case. Characters need no list: they are UTF-8 bytes.
+The vocabulary is built once, from the data and the file of word vectors. Id 0 is padding, id 1 any unknown word. A word
+is looked up as written, then in lower case. Characters need no vocabulary, because they are UTF-8 bytes.
 """
 
 from __future__ import annotations
@@ -11,62 +12,64 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
-from elmo.tasks.word_vectors import WordTable
+from elmo.tasks.word_vectors import WordVectors
 
 PADDING, UNKNOWN = 0, 1
 BEGIN_WORD, END_WORD, NUM_CHARS = 257, 258, 259  # bytes are 1 to 256, 0 is padding
 
 
-class Symbols:
-    """Word <-> number."""
+class WordVocabulary:
+    """Maps words to ids."""
 
     def __init__(self, words: Sequence[str]) -> None:
         self.words = tuple(words)
-        self._ids = {word: number for number, word in enumerate(self.words, start=2)}
+        self._ids = {word: word_id for word_id, word in enumerate(self.words, start=2)}
 
     def __len__(self) -> int:
-        """Rows a table of these words has, with padding and unknown."""
+        """The number of ids, including padding and unknown."""
         return len(self.words) + 2
 
     def id(self, word: str) -> int:
-        """As written, else in lower case, else unknown."""
-        found = self._ids.get(word)
-        return self._ids.get(word.lower(), UNKNOWN) if found is None else found
+        """The id of the word as written, otherwise of its lower-case form, otherwise UNKNOWN."""
+        word_id = self._ids.get(word)
+        return self._ids.get(word.lower(), UNKNOWN) if word_id is None else word_id
 
 
-def make_symbols(
-    training: Iterable[Sequence[str]], other: Iterable[Sequence[str]], table: WordTable | None, *, min_count: int
-) -> Symbols:
-    """Training words that are frequent or have a vector; other words (of dev and test) that have one; then the rest.
+def build_vocabulary(
+    training: Iterable[Sequence[str]], other: Iterable[Sequence[str]], vectors: WordVectors | None, *, min_count: int
+) -> WordVocabulary:
+    """The vocabulary of the training sentences, the other sentences (dev and test) and the word vectors.
 
-    Without a vectors file, dev and test add nothing.
+    It has the training words that occur `min_count` times or have a vector, the other words that have a vector, and all
+    words of `vectors`. Without vectors, the other sentences add no word.
     """
     counts = Counter(token for sentence in training for token in sentence)
-    known: Mapping[str, int] = table.rows if table is not None else {}
-    words = {w: None for w, n in counts.items() if n >= min_count or w in known or w.lower() in known}
-    if table is not None:
-        words.update(dict.fromkeys(t for s in other for t in s if t in known or t.lower() in known))
-        words.update(dict.fromkeys(known))
-    return Symbols(sorted(words))
+    row_of: Mapping[str, int] = vectors.row_of if vectors is not None else {}
+    words = {w: None for w, n in counts.items() if n >= min_count or w in row_of or w.lower() in row_of}
+    if vectors is not None:
+        words.update(dict.fromkeys(t for s in other for t in s if t in row_of or t.lower() in row_of))
+        words.update(dict.fromkeys(row_of))
+    return WordVocabulary(sorted(words))
 
 
-def start_vectors(symbols: Symbols, table: WordTable | None, dim: int, seed: int) -> np.ndarray:
-    """First values of the word table, (num_words, dim): the file's vectors, else chance by word and seed.
+def initial_vectors(vocabulary: WordVocabulary, vectors: WordVectors | None, dim: int, seed: int) -> np.ndarray:
+    """Initial values of the word embedding, (V, dim): the given vectors, otherwise random by word and seed.
 
-    Chance has the spread of the file's numbers, so that an unknown word is neither louder nor quieter than a known one.
+    Random vectors have the standard deviation of the given vectors, so that known and unknown words have a similar
+    norm.
     """
-    spread = float(table.vectors.std()) if table is not None else 0.0
-    spread = spread or dim**-0.5  # without a file a vector is about as long as one
-    start = np.zeros((len(symbols), dim), dtype=np.float32)  # (V, dim)
-    start[UNKNOWN] = _chance("", dim, seed) * spread
-    for number, word in enumerate(symbols.words, start=2):
-        row = None if table is None else table.find(word)
-        start[number] = _chance(word, dim, seed) * spread if row is None else row
-    return start
+    scale = float(vectors.vectors.std()) if vectors is not None else 0.0
+    scale = scale or dim**-0.5  # without given vectors the norm is about 1
+    initial = np.zeros((len(vocabulary), dim), dtype=np.float32)  # (V, dim)
+    initial[UNKNOWN] = _random_vector("", dim, seed) * scale
+    for word_id, word in enumerate(vocabulary.words, start=2):
+        vector = None if vectors is None else vectors.lookup(word)
+        initial[word_id] = _random_vector(word, dim, seed) * scale if vector is None else vector
+    return initial
 
 
-def char_ids(word: str, max_chars: int) -> list[int]:
-    """Begin, UTF-8 bytes, end; a longer word keeps its first and last bytes."""
+def encode_chars(word: str, max_chars: int) -> list[int]:
+    """The character ids of a word: begin, UTF-8 bytes, end. Of a longer word the middle bytes are removed."""
     raw = word.encode("utf-8", errors="surrogatepass")
     if len(raw) > max_chars:
         half = max_chars // 2
@@ -74,6 +77,6 @@ def char_ids(word: str, max_chars: int) -> list[int]:
     return [BEGIN_WORD, *(byte + 1 for byte in raw), END_WORD]
 
 
-def _chance(word: str, dim: int, seed: int) -> np.ndarray:
+def _random_vector(word: str, dim: int, seed: int) -> np.ndarray:
     digest = hashlib.blake2b(f"{seed} {word}".encode("utf-8", errors="surrogatepass"), digest_size=8).digest()
     return np.random.default_rng(int.from_bytes(digest, "big")).standard_normal(dim, dtype=np.float32)

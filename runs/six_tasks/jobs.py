@@ -12,7 +12,7 @@ from typing import Any
 
 from elmo.pretrain.config import read_toml
 from elmo.tasks.config import RunConfig, make_config
-from elmo.tasks.learning_curve import curve_cells
+from elmo.tasks.learning_curve import learning_curve_cells
 from elmo.tasks.record import read_record
 from elmo.tasks.sweep import Cell, sweep_cells
 from elmo.tasks.task import load_task
@@ -99,7 +99,7 @@ def _sweep(task: str, over: Mapping[str, Any]) -> Iterator[Job]:
 
 
 def _curve(task: str, seeds: int, over: Mapping[str, Any]) -> Iterator[Job]:
-    for cell in curve_cells(base_of(task), CURVED[task], SHARES):
+    for cell in learning_curve_cells(base_of(task), CURVED[task], SHARES):
         for seed in range(seeds):
             yield _job(task, cell, seed, 4, over, seconds=40)
 

@@ -14,7 +14,7 @@ from elmo.tasks.ner.data import Example
 from elmo.tasks.ner.task import TASK, as_json, collate, labels, render
 from elmo.tasks.predict import predict
 from elmo.tasks.run import new_run
-from elmo.tasks.task import Piece
+from elmo.tasks.task import Segment
 from elmo.tasks.train import train
 from elmo.text.tokenize import tokenizer
 
@@ -25,7 +25,7 @@ TAGS = ["B-PER", "I-PER", "O", "B-LOC"]
 @pytest.mark.parametrize("mode", ["none", "frozen"])
 def test_it_learns_a_few_sentences_by_heart(tmp_path, mode):
     over = {"elmo": {"mode": mode}, "model": {"dropout": 0.0}}
-    record = train(tiny_tasks.by_heart(tmp_path, "ner", over), tmp_path / "run")
+    record = train(tiny_tasks.overfit_settings(tmp_path, "ner", over), tmp_path / "run")
     assert record["test"]["f1"] == 100.0
 
 
@@ -63,13 +63,13 @@ def test_labels_come_in_pairs_and_need_an_entity():
 def test_a_tag_that_training_never_saw_trains_as_o(tmp_path):
     run, _ = new_run(tiny_tasks.settings(tmp_path, "ner"))
     batch = collate([Example(tokens=("a", "b"), tags=("B-NEW", "B-PER"))], run.maker)
-    assert batch.tags.tolist() == [[0, run.maker.number("tag", "B-PER")]]
+    assert batch.tags.tolist() == [[0, run.maker.label_id("tag", "B-PER")]]
     assert collate([SENTENCE], run.maker).tags is None
 
 
 def test_rendering_marks_spans():
-    assert render(SENTENCE, TAGS) == [Piece("Ada Lovelace", "PER"), Piece("left"), Piece("London", "LOC")]
-    assert render(Example(tokens=("It", "rained")), ["O", "O"]) == [Piece("It rained")]
+    assert render(SENTENCE, TAGS) == [Segment("Ada Lovelace", "PER"), Segment("left"), Segment("London", "LOC")]
+    assert render(Example(tokens=("It", "rained")), ["O", "O"]) == [Segment("It rained")]
     entities = as_json(SENTENCE, TAGS)["entities"]
     assert entities[0] == {"kind": "PER", "first": 0, "last": 1, "text": "Ada Lovelace"}
     assert TASK.from_text(["Ada left."], tokenizer("whitespace")).tokens == ("Ada", "left.")

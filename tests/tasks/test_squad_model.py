@@ -104,9 +104,9 @@ def test_a_frozen_bilm_reads_a_passage_by_sentences(tmp_path):
     examples = [splits.train[3], splits.train[0]]
     batch = TASK.collate(examples, run.maker).passage
     plain = small_run(tmp_path, "squad")[0].maker.tokens([example.passage for example in examples])
-    assert torch.equal(batch.words, plain.words)
+    assert torch.equal(batch.word_ids, plain.word_ids)
     assert torch.equal(batch.mask, plain.mask)
-    assert torch.equal(batch.chars, plain.chars)
+    assert torch.equal(batch.char_ids, plain.char_ids)
     for row, example in enumerate(examples):
         alone = [run.embedder.layers([list(sentence)], output="torch")[0] for sentence in example.passage_sentences]
         wanted = torch.cat(alone, dim=1)  # (L+1, n, D)

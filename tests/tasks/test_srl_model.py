@@ -90,5 +90,5 @@ def test_unseen_roles_are_not_trained_on_and_raw_text_names_its_predicate(tmp_pa
     assert len(tags) == 6
     assert " ".join(piece.text for piece in TASK.render(example, tags)) == "Ann gave him the book ."
     assert TASK.as_json(example, tags)["predicate"] == 1
-    with pytest.raises(DataError, match="no word of"):
+    with pytest.raises(DataError, match="not a word of"):
         TASK.from_text(["Ann gave him the book.", "take"], tokenizer("default"))

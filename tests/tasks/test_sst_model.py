@@ -9,7 +9,7 @@ import torch
 from elmo.tasks.run import new_run
 from elmo.tasks.sst.data import Example
 from elmo.tasks.sst.task import TASK, as_json, collate, render
-from elmo.tasks.task import Piece
+from elmo.tasks.task import Segment
 from elmo.tasks.train import train
 
 
@@ -19,7 +19,7 @@ def test_it_learns_a_few_sentences_by_heart(tmp_path, mode):
         "elmo": {"mode": mode, "dropout": 0.0},
         "model": {"input_dropout": 0.0, "dropout": 0.0, "phrases": False},  # the same phrase many times would be one
     }
-    record = train(tiny_tasks.by_heart(tmp_path, "sst", over), tmp_path / "run")
+    record = train(tiny_tasks.overfit_settings(tmp_path, "sst", over), tmp_path / "run")
     assert record["test"]["accuracy"] == 100.0
 
 
@@ -57,6 +57,6 @@ def test_a_batch_of_one_trains(tmp_path):
 
 def test_rendering_names_the_class():
     example = Example(tokens=("a", "film"))
-    assert render(example, 4) == [Piece("very positive", "very positive"), Piece("a film")]
+    assert render(example, 4) == [Segment("very positive", "very positive"), Segment("a film")]
     assert as_json(example, 0) == {"tokens": ["a", "film"], "label": 0, "name": "very negative"}
     assert TASK.fields == ("text",)
