@@ -1,4 +1,4 @@
-"""`elmo task` from the command line: train, evaluate, predict, table, and what is said when asked wrongly."""
+"""`elmo task` from the command line: train, evaluate, predict, table, and the messages for wrong arguments."""
 
 from __future__ import annotations
 
@@ -15,57 +15,59 @@ from elmo.cli.main import main
 from elmo.cli.task import Colors
 
 
-def elmo(capsys, *words: str) -> tuple[int, str, str]:
-    """Runs the command in this process: exit code, stdout, stderr."""
-    with pytest.raises(SystemExit) as ended:
-        main(list(words))
+def elmo(capsys, *arguments: str) -> tuple[int, str, str]:
+    """Runs the command in this process; returns exit code, stdout and stderr."""
+    with pytest.raises(SystemExit) as exited:
+        main(list(arguments))
     out, err = capsys.readouterr()
-    return int(ended.value.code or 0), out, err
+    return int(exited.value.code or 0), out, err
 
 
 SETTINGS = ["model.hidden_dim=12", "model.num_layers=1", "model.dropout=0.0", "words.dim=8", "words.min_count=1"]
 SETTINGS += ["chars.num_filters=8", "optim.lr=0.02", "train.batch_size=4"]
-SMALL = ["--device", "cpu", *(word for setting in SETTINGS for word in ("--set", setting))]
+SMALL = ["--device", "cpu", *(argument for setting in SETTINGS for argument in ("--set", setting))]
 
 
 def test_train_evaluate_predict_and_table(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     data = str(tiny_tasks.write_data(tmp_path, "ner"))
-    often = str(tiny_tasks.write_data(tmp_path, "ner", times=25))
-    files = ("--train", often, "--dev", data, "--test", data, "--set", "train.epochs=2")
-    for out, more in (("ner-run", []), ("with", ["--elmo", "tiny-random", "--seeds", "2"])):
-        code, printed, said = elmo(capsys, "task", "train", "ner", *files, "--out", out, *more, *SMALL)
-        assert (code, printed) == (0, ""), said
-        assert "dev f1" in said
+    repeated = str(tiny_tasks.write_data(tmp_path, "ner", times=25))
+    files = ("--train", repeated, "--dev", data, "--test", data, "--set", "train.epochs=2")
+    for out, options in (("ner-run", []), ("with", ["--elmo", "tiny-random", "--seeds", "2"])):
+        code, stdout, stderr = elmo(capsys, "task", "train", "ner", *files, "--out", out, *options, *SMALL)
+        assert (code, stdout) == (0, ""), stderr
+        assert "dev f1" in stderr
     assert (tmp_path / "with" / "seed-1" / "record.json").exists()
 
-    code, printed, _ = elmo(capsys, "task", "evaluate", "ner", data, "--json")  # the task's name: its folder ner-run
+    code, stdout, _ = elmo(
+        capsys, "task", "evaluate", "ner", data, "--json"
+    )  # the name of the task stands for the folder ner-run
     assert code == 0
-    assert json.loads(printed)["scores"]["f1"] == 100.0
-    code, printed, _ = elmo(capsys, "task", "evaluate", "ner-run", data)
-    assert "f1                   100.00  *" in printed
+    assert json.loads(stdout)["scores"]["f1"] == 100.0
+    code, stdout, _ = elmo(capsys, "task", "evaluate", "ner-run", data)
+    assert "f1                   100.00  *" in stdout
 
     sentence = "Ada Lovelace lived in London ."
     assert elmo(capsys, "task", "predict", "ner-run", sentence)[1] == "[Ada Lovelace]PER lived in [London]LOC .\n"
     (tmp_path / "raw.txt").write_text(f"{sentence}\n\n{sentence}\n", encoding="utf-8")
-    code, printed, _ = elmo(capsys, "task", "predict", "ner-run", "--file", "raw.txt", "--json")
-    lines = [json.loads(line) for line in printed.splitlines()]
+    code, stdout, _ = elmo(capsys, "task", "predict", "ner-run", "--file", "raw.txt", "--json")
+    lines = [json.loads(line) for line in stdout.splitlines()]
     assert len(lines) == 2
     assert lines[0]["entities"][1] == {"kind": "LOC", "first": 4, "last": 4, "text": "London"}
-    code, printed, _ = elmo(capsys, "task", "predict", "ner-run", "--examples", data)
-    assert printed.count("\n") == 5
+    code, stdout, _ = elmo(capsys, "task", "predict", "ner-run", "--examples", data)
+    assert stdout.count("\n") == 5
 
-    code, printed, _ = elmo(capsys, "task", "table", ".", "--picture", "t.svg")
+    code, stdout, _ = elmo(capsys, "task", "table", ".", "--picture", "t.svg")
     assert code == 0
-    assert "NER (F1)" in printed
-    assert "1/2" in printed  # seeds without and with
+    assert "NER (F1)" in stdout
+    assert "1/2" in stdout  # seeds without and with
     assert (tmp_path / "t.svg").read_text(encoding="utf-8").startswith("<svg")
     assert elmo(capsys, "task", "table", ".", "--markdown")[1].startswith("| Task |")
     assert json.loads(elmo(capsys, "task", "table", ".", "--json")[1])[0]["task"] == "ner"
 
 
 @pytest.mark.parametrize(
-    ("words", "says"),
+    ("arguments", "message"),
     [
         (["train", "nerr", "--train", "a", "--dev", "b"], "Did you mean 'ner'"),
         (["train", "ner"], "needs a train and a dev file"),
@@ -78,22 +80,24 @@ def test_train_evaluate_predict_and_table(tmp_path, capsys, monkeypatch):
         (["trian"], "Did you mean 'train'"),
     ],
 )
-def test_asking_wrongly_is_explained(tmp_path, capsys, monkeypatch, words, says):
+def test_wrong_arguments_are_explained(tmp_path, capsys, monkeypatch, arguments, message):
     monkeypatch.chdir(tmp_path)
-    code, printed, said = elmo(capsys, "task", *words)
+    code, stdout, stderr = elmo(capsys, "task", *arguments)
     assert code in (1, 2)
-    assert printed == ""
-    assert says in said
-    assert "Traceback" not in said
+    assert stdout == ""
+    assert message in stderr
+    assert "Traceback" not in stderr
     assert not (tmp_path / "ner-run" / "record.json").exists()
 
 
-def test_bad_data_is_named_with_its_line(tmp_path, capsys, monkeypatch):
+def test_invalid_data_is_an_error_with_its_line(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("bad.iob2").write_text("Ada B-PER\nleft\n", encoding="utf-8")
-    code, _, said = elmo(capsys, "task", "train", "ner", "--train", "bad.iob2", "--dev", "bad.iob2", "--device", "cpu")
+    code, _, stderr = elmo(
+        capsys, "task", "train", "ner", "--train", "bad.iob2", "--dev", "bad.iob2", "--device", "cpu"
+    )
     assert code == 1
-    assert "bad.iob2:2:" in said
+    assert "bad.iob2:2:" in stderr
 
 
 def test_colours_only_on_a_terminal(monkeypatch):
