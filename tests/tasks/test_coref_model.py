@@ -155,17 +155,17 @@ def test_raw_text_is_split_into_sentences_and_rendered(tmp_path):
     assert TASK.as_json(example, clusters)["clusters"][1][0] == {"first": 2, "last": 3, "text": "a dog"}
 
 
-def test_speakers_that_are_not_known_are_nobody(tmp_path):
+def test_unknown_speakers_have_the_id_zero(tmp_path):
     run, _ = small_run(tmp_path, "coref", elmo={"mode": "none"})
     names = ("x", "-", "", "*", "_", "x", "y", "y")
     batch = run.task.collate([coref.Example(sentences=(tuple("abcdefgh"),), speakers=names)], run.maker)
-    found = batch.documents[0].speakers.tolist()
-    assert found[1:5] == [0, 0, 0, 0]
-    assert 0 != found[0] == found[5] != found[6] == found[7] != 0
+    speakers = batch.documents[0].speakers.tolist()
+    assert speakers[1:5] == [0, 0, 0, 0]
+    assert 0 != speakers[0] == speakers[5] != speakers[6] == speakers[7] != 0
 
 
-def test_the_loss_of_detection_sums_over_all_spans_and_is_shared_by_the_kept_ones():
-    made = torch.tensor([0.0, 2.0, -1.0])  # three spans, of which two are kept
-    links = Links(*(torch.zeros(2, dtype=torch.long),) * 2, torch.zeros(2, 1), torch.zeros(2, 2), made, made > 1)
+def test_the_detection_loss_is_the_sum_over_all_spans_divided_by_the_spans_after_pruning():
+    scores = torch.tensor([0.0, 2.0, -1.0])  # three spans, two after pruning
+    links = Links(*(torch.zeros(2, dtype=torch.long),) * 2, torch.zeros(2, 1), torch.zeros(2, 2), scores, scores > 1)
     expected = (math.log(2) + math.log(1 + math.exp(-2)) + math.log(1 + math.exp(-1))) / 2
     assert detection_loss(links).item() == pytest.approx(expected, rel=1e-6)
