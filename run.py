@@ -1,18 +1,19 @@
 #!/usr/bin/env python3
-"""One door to the project: makes .venv on first use, then runs the asked thing in it. Needs only Python and pip.
+"""Creates the environment .venv on first use and runs a command of the project in it. Needs only Python and pip.
 
-    python3 run.py demo              words in context, neighbours, substitutes, a picture
-    python3 run.py test [ARGS...]    the fast tests; ARGS go to pytest
-    python3 run.py slow [ARGS...]    the tests marked slow
-    python3 run.py lint              ruff and mypy
-    python3 run.py browser           get Playwright and a Chromium, for the tests that open a page
-    python3 run.py wheel             build the wheel, install it alone in a clean place, embed with it
-    python3 run.py elmo ARGS...      the elmo command
-    python3 run.py setup             only make .venv
+    python3 run.py demo              show words in context, neighbours, substitutes and a picture
+    python3 run.py test [ARGS...]    run the fast tests; ARGS are passed to pytest
+    python3 run.py slow [ARGS...]    run the tests marked slow
+    python3 run.py lint              run ruff and mypy
+    python3 run.py browser           install Playwright and Chromium for the tests that open a page
+    python3 run.py wheel             build the wheel, install it in a clean environment and embed with it
+    python3 run.py elmo ARGS...      run the elmo command
+    python3 run.py setup             only create .venv
 
-ELMO_VENV puts the environment elsewhere. A set-up that was killed is redone; of two at once, one waits.
+ELMO_VENV sets another location of the environment. An interrupted set-up is repeated; if two run at the same time, the
+second one waits.
 """
-# No `from __future__`, no newer syntax: an old Python must get as far as need_python() to be told it is old.
+# No `from __future__` and no newer syntax: an old Python must reach need_python() to print its message.
 
 import contextlib
 import hashlib
@@ -31,16 +32,16 @@ ROOT = Path(__file__).resolve().parent
 VENV = Path(os.environ.get("ELMO_VENV") or ROOT / ".venv").absolute()
 BIN = "Scripts" if os.name == "nt" else "bin"
 PYTHON = VENV / BIN / ("python.exe" if os.name == "nt" else "python")
-STAMP = VENV / ".stamp"  # written last: what was installed
-UNFINISHED = VENV / ".unfinished"  # there while an install runs; found later, the install was killed
+STAMP = VENV / ".stamp"  # written last: hash of the installed requirements
+UNFINISHED = VENV / ".unfinished"  # exists during an installation; if it is found later, the installation was killed
 EMBED_ONE = "import elmo; print(elmo.load().embed('The bank of the river .').shape)"
-REASONS = (  # what pip's output holds -> what to tell; other failures get a second try without constraints
+REASONS = (  # pattern in pip's output -> message; other failures get a second attempt without constraints
     (
         r"connection broken|NewConnectionError|Max retries|name resolution|Network is unreachable|ProxyError|Timeout",
         "pip cannot reach the package index. Connect to the network, or set PIP_INDEX_URL or PIP_FIND_LINKS.",
     ),
-    (r"No space left|Disk quota", f"the disk is full; about 1.5 GB are needed for {VENV}."),
-    (r"Permission denied|Read-only file", f"files in {VENV} cannot be written; set ELMO_VENV to another place."),
+    (r"No space left|Disk quota", f"the disk is full; {VENV} needs about 1.5 GB."),
+    (r"Permission denied|Read-only file", f"files in {VENV} cannot be written; set ELMO_VENV to another folder."),
 )
 
 
@@ -50,17 +51,18 @@ def main(words: "list[str]") -> None:
     commands = {
         "demo": ["-m", "elmo", "demo"],
         "elmo": ["-m", "elmo"],
-        "test": ["-m", "pytest", "-n", "2", "--dist", "loadfile"],  # in two processes; -n 0: in one, for debuggers
+        "test": ["-m", "pytest", "-n", "2", "--dist", "loadfile"],  # -n 0 runs in one process, for debuggers
         "slow": ["-m", "pytest", "-m", "slow"],
         "setup": ["-m", "elmo", "--version"],
     }
     if verb not in commands and verb not in ("lint", "wheel", "browser"):
         print(__doc__)
         sys.exit(0 if verb in ("help", "-h", "--help") else 2)
-    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # spinning OpenMP threads starve each other on a busy machine
+    # OpenMP threads that spin slow each other down on a busy machine
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     os.environ.setdefault("GOMP_SPINCOUNT", "0")
     set_up()
-    if verb not in ("demo", "elmo"):  # those take paths, relative to where the caller stands
+    if verb not in ("demo", "elmo"):  # their arguments may be paths relative to the current folder
         os.chdir(str(ROOT))
     if verb == "lint":
         check([PYTHON, "-m", "ruff", "check", "."])
@@ -77,11 +79,11 @@ def main(words: "list[str]") -> None:
 
 def need_python(version: "tuple") -> None:
     if tuple(version[:2]) < (3, 10):
-        stop(f"Python 3.10 or newer is needed, this is {version[0]}.{version[1]} ({sys.executable}).")
+        stop(f"Python 3.10 or newer is required, this is {version[0]}.{version[1]} ({sys.executable}).")
 
 
 def set_up() -> None:
-    """Makes .venv hold what pyproject.toml and constraints.txt ask for, unless the stamp says it does."""
+    """Installs the requirements of pyproject.toml and constraints.txt in .venv, unless the stamp is current."""
     try:
         if is_fresh():
             return
@@ -94,6 +96,7 @@ def set_up() -> None:
 
 
 def wanted() -> str:
+    """Hash of the Python version and the requirement files; the stamp of a current environment equals it."""
     digest = hashlib.sha256(sys.version.encode())
     for name in ("pyproject.toml", "constraints.txt"):
         digest.update((ROOT / name).read_bytes())
@@ -106,10 +109,10 @@ def is_fresh() -> bool:
 
 @contextlib.contextmanager
 def held(path: Path) -> "Iterator[int]":
-    """A lock of the operating system on a file: it ends with the process that holds it, however that one dies."""
+    """Holds an operating-system lock on a file; the system releases it when the process ends for any reason."""
     with open(str(path), "a") as file:
         if not take(file.fileno()):
-            tell(f"another run.py is setting up {VENV}; waiting for it.")
+            tell(f"another run.py is setting up {VENV}; waiting for it to finish.")
             while not take(file.fileno()):
                 time.sleep(0.2)
         yield file.fileno()
@@ -131,7 +134,7 @@ def take(descriptor: int) -> bool:
 
 
 def install_all(lock: int) -> None:
-    tell(f"making {VENV} (about 1.5 GB, once; half a minute on a good line) ...")
+    tell(f"creating {VENV} (about 1.5 GB, only once; half a minute with a fast connection) ...")
     make_venv(VENV, clear=UNFINISHED.exists())
     UNFINISHED.touch()
     install(PYTHON, ["-e", str(ROOT) + "[test]"], lock)
@@ -149,18 +152,18 @@ def make_venv(folder: Path, clear: bool = False) -> None:
 
 
 def base_python() -> str:
-    # started with .venv's own python, which has no pip: go back to the one it was made from
+    # if this process runs the python of .venv, which has no pip, return the python it was created from
     inside = Path(sys.prefix) == VENV
     return getattr(sys, "_base_executable", sys.executable) if inside else sys.executable
 
 
 def pip_for(python: Path) -> "list[str]":
-    """A pip command that acts on that python's environment."""
+    """A pip command that installs into the environment of this python."""
     outside = [base_python(), "-m", "pip", "--python", str(python)]
     inside = [str(python), "-m", "pip"]
     if works(outside):
         return outside
-    if not works(inside):  # the pip outside is missing or older than 22.3: put one inside, from the standard library
+    if not works(inside):  # the outer pip is missing or older than 22.3: install one from the standard library
         works([str(python), "-m", "ensurepip"])
     if not works(inside):
         stop(
@@ -171,14 +174,14 @@ def pip_for(python: Path) -> "list[str]":
 
 
 def works(command: "list[str]") -> bool:
-    asked = command if command[-1] == "ensurepip" else [*command, "--version"]
-    return subprocess.call(asked, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) == 0
+    test_command = command if command[-1] == "ensurepip" else [*command, "--version"]
+    return subprocess.call(test_command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) == 0
 
 
 def install(python: Path, what: "list[str]", lock: "int | None" = None) -> None:
-    """With the tested versions; where those do not exist (a new Python, a rare machine), once more without."""
+    """Installs with the tested versions; if they are not available (new Python, rare machine), without them."""
     pip = pip_for(python) + ["install", "-q", "--no-compile", "--disable-pip-version-check", "--no-input"]
-    # a pip that outlives us, killed, keeps the lock
+    # if this process is killed and pip continues, pip keeps the lock
     keep: Any = {} if lock is None or os.name == "nt" else {"pass_fds": (lock,)}
     for pins in (["-c", str(ROOT / "constraints.txt")], []):
         done = subprocess.run(pip + pins + what, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, **keep)
@@ -190,12 +193,12 @@ def install(python: Path, what: "list[str]", lock: "int | None" = None) -> None:
             if re.search(pattern, output):
                 stop(meaning)
         if pins:
-            tell("the tested versions of constraints.txt do not install here; trying the newest ones.")
-    stop("the install failed, see above.")
+            tell("the tested versions in constraints.txt cannot be installed here; trying the newest ones.")
+    stop("the installation failed; see the messages above.")
 
 
 def try_wheel() -> None:
-    """What users get from the wheel works without the checkout in reach."""
+    """Checks that the wheel works in a clean environment without access to the checkout."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         check(pip_for(PYTHON) + ["wheel", "-q", "--no-deps", "-w", str(folder), str(ROOT)])
@@ -203,7 +206,7 @@ def try_wheel() -> None:
         inside = zipfile.ZipFile(str(wheel)).namelist()
         strays = [path for path in inside if not path.startswith(("elmo/", "elmo_lm-"))]
         if strays:
-            stop(f"the wheel holds files that are not the package's: {strays[:5]}")
+            stop(f"the wheel contains files that do not belong to the package: {strays[:5]}")
         clean = folder / "clean"
         make_venv(clean)
         python = clean / BIN / PYTHON.name
@@ -212,13 +215,13 @@ def try_wheel() -> None:
         check([clean / BIN / "elmo", "--version"], cwd=folder)
         check([python, "-c", EMBED_ONE], cwd=folder)
         check(pip_for(python) + ["check"], cwd=folder)
-        tell(f"{wheel.name} ({wheel.stat().st_size / 1e6:.1f} MB) works on its own.")
+        tell(f"{wheel.name} ({wheel.stat().st_size / 1e6:.1f} MB) works in a clean environment.")
 
 
 def get_browser() -> None:
-    """Playwright in .venv, and a Chromium: Debian's where apt may be used, else Playwright's own.
+    """Installs Playwright in .venv, and Chromium: Debian's package if apt can be used, otherwise Playwright's own.
 
-    Whatever is not to be had is told and is no failure: only the tests that open a page are skipped.
+    A part that cannot be installed is reported but is no failure: only the tests that open a page are skipped.
     """
     pip = pip_for(PYTHON) + ["install", "-q", "--disable-pip-version-check", "--no-input"]
     wanted_parts = ["-c", str(ROOT / "constraints.txt"), "-e", str(ROOT) + "[browser]"]
@@ -230,21 +233,21 @@ def get_browser() -> None:
         tell("installing Debian's chromium ...")
         did(["apt-get", "update", "-qq"])
         did(["apt-get", "install", "-y", "-qq", "--no-install-recommends", "chromium"])
-    found = find_chromium()
-    if found is None and did([str(PYTHON), "-m", "playwright", "install", "chromium"]):
-        found = "Playwright's own Chromium"
-    tell(found or "there is no Chromium here and none can be fetched; the tests that open a page are skipped.")
+    chromium = find_chromium()
+    if chromium is None and did([str(PYTHON), "-m", "playwright", "install", "chromium"]):
+        chromium = "Playwright's own Chromium"
+    tell(chromium or "Chromium is missing and cannot be installed; the tests that open a page are skipped.")
 
 
 def find_chromium() -> "str | None":
-    """A Chromium that runs: $ELMO_CHROMIUM, or one on the path."""
+    """The path of a Chromium that runs: $ELMO_CHROMIUM, or one on the PATH."""
     names = [os.environ.get("ELMO_CHROMIUM"), "chromium", "chromium-browser"]
-    found = [path for path in (shutil.which(name) for name in names if name) if path]
-    return next((path for path in found if works([path])), None)  # a stub that asks for another installer does not run
+    paths = [path for path in (shutil.which(name) for name in names if name) if path]
+    return next((path for path in paths if works([path])), None)  # a stub that only names an installer does not run
 
 
 def did(command: "list[str]", limit: int = 300) -> bool:
-    """Whether a command succeeded within `limit` seconds; what it says is not shown."""
+    """Whether a command succeeded within `limit` seconds; its output is discarded."""
     try:
         return subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=limit).returncode == 0
     except (OSError, subprocess.TimeoutExpired):

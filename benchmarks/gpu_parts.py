@@ -1,11 +1,12 @@
-"""What does a step of an LSTM layer consist of on this GPU, forward and backward? Two directions, bf16.
+"""How long does each part of an LSTM step take on this GPU, forward and backward? Two directions, bfloat16.
 
     python benchmarks/gpu_parts.py
 
-Microseconds a layer and step with two layers in flight, each part alone in a CUDA graph of 20 steps, median of five in
-turns in one process; then one JSON line. "one kernel" (on Hopper) and "two kernels" are gates and cells
-(`elmo.kernels.cuda.gates`) with nothing kept, or with what training keeps. What is missing of a step are copies: of x,
-of weights, of states.
+Microseconds per layer and step with a wavefront of two layers. Each part is a CUDA graph of 20 steps; median of five
+rounds in which the parts take turns in one process. Prints a table, then one JSON line. "one kernel" (on Hopper GPUs)
+and "two kernels" compute gates and cells (`elmo.kernels.cuda.gates`), either storing nothing or storing what training
+needs. The copies of x, weights and states are the parts of a step that are not measured.
+Shapes: R directions, LR layers * directions, T steps, B rows, P projection, H cells.
 """
 
 from __future__ import annotations
@@ -20,75 +21,78 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from gpu_lstm import SIZES, STEPS, recorded, timed
+from gpu_lstm import SIZES, STEPS, captured, time_call
 
-from elmo.kernels.cuda.cells import cell_backward, hand_on, outputs_backward
-from elmo.kernels.cuda.gates import Steps
-from elmo.kernels.cuda.lstm import ALIGNED, ONES
+from elmo.kernels.cuda.cells import cell_backward, output_backward, output_forward
+from elmo.kernels.cuda.gates import StepLauncher
+from elmo.kernels.cuda.lstm import ALIGNMENT, NUM_ONES
 
 ROWS = {"original": (128, 1024), "medium": (1024,), "small": (1024, 4096)}
-LAYERS, D = 2, 2
+NUM_LAYERS, R = 2, 2
 
 
-def parts(cell: int, proj: int, num_rows: int) -> Iterator[tuple[str, Callable[[int], object]]]:
-    """Each part of step t."""
-    E, T, B, H, P = LAYERS * D, STEPS, num_rows, cell, proj
+def step_parts(cell_dim: int, proj_dim: int, num_rows: int) -> Iterator[tuple[str, Callable[[int], object]]]:
+    """The name of each part of a step, and a function that runs it for step t."""
+    LR, T, B, H, P = NUM_LAYERS * R, STEPS, num_rows, cell_dim, proj_dim
 
-    def some(*shape: int, dtype: torch.dtype = torch.bfloat16) -> torch.Tensor:
+    def random(*shape: int, dtype: torch.dtype = torch.bfloat16) -> torch.Tensor:
         return torch.randn(*shape, device="cuda").to(dtype)
 
-    rows, kernel, projection = some(E, T, B, 2 * P + ALIGNED), some(E, 2 * P, 4 * H) * P**-0.5, some(E, H, P) * H**-0.5
-    bias, keep = some(E, 4 * H), (torch.rand(E, T, B, device="cuda") < 0.95).to(torch.bfloat16)
-    gates, cells = some(E, T, B, 4 * H), some(E, T + 1, B, H, dtype=torch.float32)
-    inner, out, d_rows = some(E, T, B, H), some(E, T, B, P), some(E, T, B, 2 * P)
-    d_cell, d_hidden = some(E, B, H, dtype=torch.float32) * 0, some(E, T, B, P)
-    d_gates = some(E, T, B, 4 * H)
-    for name, one in {"one kernel": True, "two kernels": False}.items():
-        steps = Steps(rows, kernel, bias, one=one)
-        if steps.by_one_kernel != one:
+    rows = random(LR, T, B, 2 * P + ALIGNMENT)
+    kernel, projection = random(LR, 2 * P, 4 * H) * P**-0.5, random(LR, H, P) * H**-0.5
+    bias, keep = random(LR, 4 * H), (torch.rand(LR, T, B, device="cuda") < 0.95).to(torch.bfloat16)
+    gates, cells = random(LR, T, B, 4 * H), random(LR, T + 1, B, H, dtype=torch.float32)
+    inner, out, d_rows = random(LR, T, B, H), random(LR, T, B, P), random(LR, T, B, 2 * P)
+    d_cell, d_hidden = random(LR, B, H, dtype=torch.float32) * 0, random(LR, T, B, P)
+    d_gates = random(LR, T, B, 4 * H)
+    for name, fused in {"one kernel": True, "two kernels": False}.items():
+        launcher = StepLauncher(rows, kernel, bias, fused=fused)
+        if launcher.is_fused != fused:
             continue
         yield (
-            f"{name}, nothing kept",
-            lambda t, steps=steps: steps.step(t, d_cell, d_cell, inner[:, 0], None, keep[:, t], clip=3.0),
+            f"{name}, inference",
+            lambda t, launcher=launcher: launcher.step(t, d_cell, d_cell, inner[:, 0], None, keep[:, t], clip=3.0),
         )
         yield (
             f"{name}, training",
-            lambda t, steps=steps: steps.step(
+            lambda t, launcher=launcher: launcher.step(
                 t, cells[:, t], cells[:, t + 1], inner[:, t], gates[:, t], keep[:, t], clip=3.0
             ),
         )
     above, following = rows[:, 0, :, :P], rows[:, 0, :, P : 2 * P]
     yield "projection", lambda t: torch.bmm(inner[:, t], projection, out=out[:, t])
     yield (
-        "handed on",
-        lambda t: hand_on(out[:, t], above, following, keep[:, t], clip=3.0, rewrites=True, skip=rows[:, 1, :, :P]),
+        "outputs",
+        lambda t: output_forward(
+            out[:, t], above, following, keep[:, t], clip=3.0, clip_in_place=True, skip=rows[:, 1, :, :P]
+        ),
     )
     skip = d_hidden[:, 0]
     yield (
         "backward: outputs",
-        lambda t: outputs_backward(
-            d_rows[:, t, :, :P], d_rows[:, t, :, P:], d_hidden[:, t], keep[:, t], clip=3.0, skip=skip, linked=D
+        lambda t: output_backward(
+            d_rows[:, t, :, :P], d_rows[:, t, :, P:], d_hidden[:, t], keep[:, t], clip=3.0, skip=skip, num_linked=R
         ),
     )  # fmt: skip
     d_inner = inner[:, 0].clone()
-    yield "projection's", lambda t: torch.bmm(d_hidden[:, t], projection.transpose(1, 2), out=d_inner)
+    yield "backward: projection", lambda t: torch.bmm(d_hidden[:, t], projection.transpose(1, 2), out=d_inner)
     yield (
-        "cells'",
+        "backward: cells",
         lambda t: cell_backward(
             gates[:, t], bias, cells[:, t], d_inner, d_cell, gates[:, t], keep[:, t], clip=3.0, forget_bias=1.0
         ),
     )
-    yield "gates'", lambda t: torch.bmm(d_gates[:, t], kernel.transpose(1, 2), out=d_rows[:, t])
-    read = rows.view(E, T * B, -1)[..., : 2 * P + ONES].transpose(1, 2)
-    states, d_states = inner.view(E, T * B, H).transpose(1, 2), d_hidden.view(E, T * B, P)
-    for name, one, other in (
-        ("projection's weights'", states, d_states),
-        ("weights'", read, d_gates.view(E, T * B, -1)),
-    ):
+    yield "backward: gates", lambda t: torch.bmm(d_gates[:, t], kernel.transpose(1, 2), out=d_rows[:, t])
+    inputs = rows.view(LR, T * B, -1)[..., : 2 * P + NUM_ONES].transpose(1, 2)
+    states, d_states = inner.view(LR, T * B, H).transpose(1, 2), d_hidden.view(LR, T * B, P)
+    for name, left, right in (
+        ("backward: projection weights", states, d_states),
+        ("backward: kernel weights", inputs, d_gates.view(LR, T * B, -1)),
+    ):  # one product for all steps, launched at step 0
         yield (
-            f"{name}, a share",
-            lambda t, one=one, other=other: [
-                None if t else torch.bmm(one[e : e + D], other[e : e + D]) for e in range(0, E, D)
+            f"{name}, per step",
+            lambda t, left=left, right=right: [
+                None if t else torch.bmm(left[lr : lr + R], right[lr : lr + R]) for lr in range(0, LR, R)
             ],
         )
 
@@ -96,19 +100,21 @@ def parts(cell: int, proj: int, num_rows: int) -> Iterator[tuple[str, Callable[[
 def main() -> None:
     print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}")
     results = []
-    for size, (cell, proj) in SIZES.items():
+    for size, (cell_dim, proj_dim) in SIZES.items():
         for num_rows in ROWS[size]:
-            made = dict(parts(cell, proj, num_rows))
-            replays = {name: recorded(lambda part=part: [part(t) for t in range(STEPS)]) for name, part in made.items()}
+            parts = dict(step_parts(cell_dim, proj_dim, num_rows))
+            replays = {
+                name: captured(lambda part=part: [part(t) for t in range(STEPS)]) for name, part in parts.items()
+            }
             seconds: dict[str, list[float]] = {name: [] for name in replays}
             for _ in range(5):
                 for name, replay in replays.items():
-                    seconds[name].append(timed(replay, 3) / STEPS)
-            for name, values in seconds.items():
-                micro = statistics.median(values) * 1e6 / LAYERS
-                results.append({"size": size, "rows": num_rows, "part": name, "microseconds": micro})
-                print(f"{size:9} rows {num_rows:5} {name:38} {micro:7.1f}")
-            del made, replays
+                    seconds[name].append(time_call(replay, 3) / STEPS)
+            for name, times in seconds.items():
+                microseconds = statistics.median(times) * 1e6 / NUM_LAYERS
+                results.append({"size": size, "rows": num_rows, "part": name, "microseconds": microseconds})
+                print(f"{size:9} rows {num_rows:5} {name:38} {microseconds:7.1f}")
+            del parts, replays
             torch.cuda.empty_cache()
     print(json.dumps(results))
 

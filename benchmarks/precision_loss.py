@@ -1,10 +1,10 @@
-"""What do bfloat16 and int8 cost on a trained model, and what do they save? Cosines to float32, perplexity, words/s.
+"""What do bfloat16 and int8 cost and save on a trained model? Cosines to float32, perplexity, words per second.
 
     python benchmarks/precision_loss.py text.txt [--model default] [--sentences 600]
 
-The text has a tokenised sentence a line. Cosines are of every token's vector with its float32 twin, by layer;
-perplexity is in the full softmax, each sentence on its own; words/s is the median of three passes, words already
-known. Ends with one JSON line.
+The text has one tokenised sentence per line. Cosines are between every token's vector and its float32 vector, by layer;
+perplexity uses the full softmax, each sentence on its own; words per second is the median of three passes with all
+words cached. Ends with one JSON line.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ def main() -> None:
     lines = Path(args.text).read_text(encoding="utf-8").splitlines()
     sentences = [line.split() for line in lines if line.strip()]
     sentences = sentences[:: max(1, len(sentences) // args.sentences)][: args.sentences]
-    words = sum(map(len, sentences))
-    truth: list[np.ndarray] = []
+    num_words = sum(map(len, sentences))
+    float32_layers: list[np.ndarray] = []
     rows = []
     for dtype in ("float32", "bfloat16", "int8"):
         embedder = elmo.load(args.model, device="cpu", dtype=dtype)
@@ -44,20 +44,20 @@ def main() -> None:
             start = time.perf_counter()
             embedder.layers(sentences)
             seconds.append(time.perf_counter() - start)
-        truth = truth or layers
-        cosines = [cosine(a, b) for a, b in zip(layers, truth, strict=True)]  # (L, n) each
-        every = np.concatenate(cosines, axis=1)
-        found = LanguageModel(embedder).perplexity(sentences)
+        float32_layers = float32_layers or layers
+        cosines = [cosine(a, b) for a, b in zip(layers, float32_layers, strict=True)]  # (L, n) each
+        all_cosines = np.concatenate(cosines, axis=1)  # (L, N)
+        perplexity = LanguageModel(embedder).perplexity(sentences)
         row = {
             "dtype": dtype,
-            "words_per_second": round(words / statistics.median(seconds)),
-            "mean_cosine": [round(float(v), 5) for v in every.mean(axis=1)],
-            "lowest_cosine": [round(float(v), 4) for v in every.min(axis=1)],
-            "perplexity": round(found.mean, 3),
+            "words_per_second": round(num_words / statistics.median(seconds)),
+            "mean_cosine": [round(float(v), 5) for v in all_cosines.mean(axis=1)],
+            "lowest_cosine": [round(float(v), 4) for v in all_cosines.min(axis=1)],
+            "perplexity": round(perplexity.mean, 3),
         }
         rows.append(row)
         print(row, flush=True)
-    print(json.dumps({"benchmark": "precision_loss", "model": args.model, "words": words, "rows": rows}))
+    print(json.dumps({"benchmark": "precision_loss", "model": args.model, "words": num_words, "rows": rows}))
 
 
 def cosine(a: np.ndarray, b: np.ndarray) -> np.ndarray:

@@ -1,17 +1,18 @@
-"""How many tokens a second does pretraining take in, and in how much memory, beside a plain PyTorch loop?
+"""How many tokens per second does pretraining process, and with how much memory, compared with plain PyTorch?
 
-    python benchmarks/pretrain.py                                        # what fits this machine
+    python benchmarks/pretrain.py                                        # sizes that suit this machine
     python benchmarks/pretrain.py --device cuda --sizes small original --rows 128 512 --steps 20 40
 
-The plain loop is the obvious one: characters of every token through nn.Embedding and Conv1d at the full 50 columns,
-nn.LSTM(proj_size) for each direction with its state carried, as large a sampled softmax, the same optimizer and
-precision. It has no clips and no skips, so it does a little less. Both take the same batches, in turns, in one process;
-ours are made ready beforehand (distinct words, negatives), as threads do in a run.
+The baseline is a straightforward PyTorch training loop: the characters of every token go through nn.Embedding and
+Conv1d at the full 50 columns, each direction is an nn.LSTM(proj_size) with carried state, and the size of the sampled
+softmax, the optimizer and the precision are the same. It has no clips and no skip connections, so it does a little less
+work. Both process the same batches, in turn, in one process; our batches are prepared beforehand (distinct words,
+negatives), as prefetching threads do in a run.
 
-Tokens are counted a direction. Memory: the most that a step needed over what was there before it, and its weights and
-optimizer sums. Share of peak: of what a large product reaches on this device in the precision, measured first; useful
-operations only (each distinct word encoded once).
-Without --text, words are made up and drawn by Zipf's law, so that about as many repeat as in real text.
+Tokens are counted per direction. Memory is the peak of a step above the memory in use before it, plus weights and
+optimizer state. Share of peak: the useful operations (each distinct word encoded once) relative to the speed of a large
+product on this device in the same precision, which is measured first.
+Without --text, artificial words are drawn by Zipf's law, so that about as many repeat as in real text.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from torch.nn import functional as F
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from elmo.bench.limit import product_peak
+from elmo.bench.roofline import product_peak
 from elmo.model.bilm import BiLM
 from elmo.model.config import PRESETS, BiLMConfig, HeadConfig
 from elmo.pretrain.config import RunConfig, make_config
@@ -46,7 +47,7 @@ from elmo.text.chars import encode_token
 
 
 class PlainBiLM(nn.Module):
-    """A biLM as one writes it in an afternoon."""
+    """The baseline: a biLM of standard PyTorch modules."""
 
     def __init__(self, config: BiLMConfig, vocab_size: int) -> None:
         super().__init__()
@@ -72,9 +73,9 @@ class PlainBiLM(nn.Module):
             x = torch.sigmoid(gate) * F.relu(new) + (1 - torch.sigmoid(gate)) * x
         return self.project(x).unflatten(0, chars.shape[:2])  # (B, T, P)
 
-    def loss(self, d: int, chars: Tensor, targets: Tensor, state: list, negatives: Tensor) -> Tensor:
-        hidden, after = self.directions[d](self.encode(chars), state[d])
-        state[d] = tuple(s.detach() for s in after)
+    def loss(self, direction: int, chars: Tensor, targets: Tensor, state: list, negatives: Tensor) -> Tensor:
+        hidden, last_state = self.directions[direction](self.encode(chars), state[direction])
+        state[direction] = tuple(s.detach() for s in last_state)
         hidden, targets = F.dropout(hidden, 0.1).flatten(0, 1), targets.flatten()
         weight, bias = self.softmax.weight, self.softmax.bias
         true = (hidden * weight[targets]).sum(dim=-1, keepdim=True) + bias[targets][:, None]  # (B*T, 1)
@@ -94,52 +95,52 @@ def plain_stepper(config: RunConfig, table: Tensor, vocab_size: int, num_samples
         negatives = draw(vocab_size, num_samples, number).ids.to(device)
         with torch.autocast(device.type, torch.bfloat16, enabled=half):
             losses = []
-            for d, direction in enumerate((batch.forward, batch.backward)):
-                chars = table[torch.from_numpy(direction.inputs).to(device).long()].int()  # (B, T, C)
-                targets = torch.from_numpy(direction.targets).to(device).long()
-                losses.append(model.loss(d, chars, targets, state, negatives))
+            for direction, stream in enumerate((batch.forward, batch.backward)):
+                chars = table[torch.from_numpy(stream.inputs).to(device).long()].int()  # (B, T, C)
+                targets = torch.from_numpy(stream.targets).to(device).long()
+                losses.append(model.loss(direction, chars, targets, state, negatives))
         (sum(losses) / 2).backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         losses[0].item()
 
-    step.optimizer = optimizer  # its sums are counted
+    step.optimizer = optimizer  # its state counts as memory
     return model, step
 
 
-def made_up_words(vocab_size: int) -> list[str]:
-    """Frequent words short, rare ones long, as in text: 2 to about 12 letters."""
+def artificial_words(vocab_size: int) -> list[str]:
+    """Artificial words by frequency; frequent words are short and rare ones long, 2 to about 12 letters, as in text."""
     rng = np.random.default_rng(0)
     lengths = np.clip(rng.normal(2 + 0.7 * np.log(np.arange(1, vocab_size + 1)), 1.5), 1, 20).astype(int)
     return ["".join(rng.choice(list("etaoinshrdlucmfwypvbgkjqxz"), n)) for n in lengths]
 
 
 def word_ids(args: argparse.Namespace) -> tuple[np.ndarray, list[str]]:
-    """A long run of word numbers, most frequent word first, and the words."""
+    """The ids of a long text, and the words by id; id 0 is the most frequent word."""
     if args.text:
         tokens = Path(args.text).read_text(encoding="utf-8").split()
         words = [word for word, _ in Counter(tokens).most_common(args.vocab)]
-        numbers = {word: number for number, word in enumerate(words)}
-        return np.array([numbers[t] for t in tokens if t in numbers], dtype=np.int32), words
+        ids_by_word = {word: number for number, word in enumerate(words)}
+        return np.array([ids_by_word[t] for t in tokens if t in ids_by_word], dtype=np.int32), words
     uniform = np.random.default_rng(1).random(2_000_000)
     ids = np.minimum(np.exp(uniform * np.log(args.vocab + 1)).astype(np.int32) - 1, args.vocab - 1)
-    return ids, made_up_words(args.vocab)
+    return ids, artificial_words(args.vocab)
 
 
-def batches(ids: np.ndarray, rows: int, steps: int, count: int) -> list[LMBatch]:
+def make_batches(ids: np.ndarray, rows: int, steps: int, count: int) -> list[LMBatch]:
     rng, size = np.random.default_rng(2), rows * steps
 
-    def direction() -> Direction:
+    def random_direction() -> Direction:
         start = rng.integers(max(1, len(ids) - size - 1))
         text = np.resize(ids[start : start + size + 1], size + 1)
         resets = rng.random((rows, steps)) < 0.04  # sentences of about 25 words
         return Direction(text[:-1].reshape(rows, steps), text[1:].reshape(rows, steps), resets, None)
 
-    return [LMBatch(direction(), direction()) for _ in range(count)]
+    return [LMBatch(random_direction(), random_direction()) for _ in range(count)]
 
 
-class Memory:
-    """The most that was in use since `reset`, in bytes, over what was there then; NaN where the system cannot say."""
+class PeakMemory:
+    """Peak memory since `reset` in bytes, above the memory in use then; NaN where the system does not report it."""
 
     def __init__(self, device: torch.device) -> None:
         self.cuda = device.type == "cuda"
@@ -150,16 +151,16 @@ class Memory:
             self.before = float(torch.cuda.memory_allocated())
             return
         try:
-            Path("/proc/self/clear_refs").write_text("5")  # Linux: the peak starts anew
-            self.before = _status("VmRSS")
+            Path("/proc/self/clear_refs").write_text("5")  # Linux: resets the peak
+            self.before = _process_status("VmRSS")
         except OSError:
             self.before = float("nan")
 
     def peak(self) -> float:
-        return (torch.cuda.max_memory_allocated() if self.cuda else _status("VmHWM")) - self.before
+        return (torch.cuda.max_memory_allocated() if self.cuda else _process_status("VmHWM")) - self.before
 
 
-def _status(name: str) -> float:
+def _process_status(name: str) -> float:
     try:
         lines = Path("/proc/self/status").read_text().splitlines()
     except OSError:
@@ -167,14 +168,14 @@ def _status(name: str) -> float:
     return next(float(line.split()[1]) * 1024 for line in lines if line.startswith(name + ":"))
 
 
-def standing(model: nn.Module, optimizer: torch.optim.Optimizer) -> float:
-    """Bytes of weights and optimizer sums."""
-    sums = [v for state in optimizer.state.values() for v in state.values() if isinstance(v, Tensor)]
-    return float(sum(t.numel() * t.element_size() for t in [*model.parameters(), *sums]))
+def model_bytes(model: nn.Module, optimizer: torch.optim.Optimizer) -> float:
+    """Bytes of weights and optimizer state."""
+    states = [v for state in optimizer.state.values() for v in state.values() if isinstance(v, Tensor)]
+    return float(sum(t.numel() * t.element_size() for t in [*model.parameters(), *states]))
 
 
 def measure(
-    args: argparse.Namespace, size: str, rows: int, steps: int, ids: np.ndarray, table: Tensor, top: float
+    args: argparse.Namespace, size: str, rows: int, steps: int, ids: np.ndarray, table: Tensor, peak: float
 ) -> list[dict]:
     device, vocab_size = table.device, len(table)
     num_samples = min(args.samples, vocab_size // 2)
@@ -189,23 +190,23 @@ def measure(
     model = BiLM(replace(config.model, head=HeadConfig(vocab_size=vocab_size))).to(device)
     stepper = Stepper(model, table, config)
     plain_model, plain = plain_stepper(config, table, vocab_size, num_samples)
-    made = batches(ids, rows, steps, args.batches)
-    ready = [stepper.feeds(batch, number) for number, batch in enumerate(made)]
+    batches = make_batches(ids, rows, steps, args.batches)
+    feeds = [stepper.feeds(batch, number) for number, batch in enumerate(batches)]
 
     def ours(batch: LMBatch, number: int) -> None:
-        stepper.update(ready[number % len(ready)], number)
+        stepper.update(feeds[number % len(feeds)], number)
 
     systems = {"elmo": (ours, model, stepper.optimizer), "plain": (plain, plain_model, plain.optimizer)}
     distinct = statistics.mean(
-        len(np.unique(np.stack([b.forward.inputs, b.backward.inputs]))) / (rows * steps) for b in made
+        len(np.unique(np.stack([b.forward.inputs, b.backward.inputs]))) / (rows * steps) for b in batches
     )
-    memory, rates, peaks = Memory(device), {name: [] for name in systems}, dict.fromkeys(systems, 0.0)
+    memory, rates, peaks = PeakMemory(device), {name: [] for name in systems}, dict.fromkeys(systems, 0.0)
     number = 0
-    for repeat in range(args.repeats + 1):  # the first one warms up
+    for repeat in range(args.repeats + 1):  # the first one is the warm-up
         for name, (step, _, _) in systems.items():
             memory.reset()
             start = time.perf_counter()
-            for batch in made:
+            for batch in batches:
                 step(batch, number)
                 number += 1
             if device.type == "cuda":
@@ -213,7 +214,7 @@ def measure(
             seconds = time.perf_counter() - start
             peaks[name] = max(peaks[name], memory.peak())
             if repeat:
-                rates[name].append(len(made) * rows * steps / seconds)
+                rates[name].append(len(batches) * rows * steps / seconds)
     useful = flops_per_token(config.model, num_samples, distinct)
     return [
         {
@@ -223,24 +224,24 @@ def measure(
             "system": name,
             "tokens_per_second": round(statistics.median(rates[name])),
             "spread": [round(min(rates[name])), round(max(rates[name]))],
-            "memory_mb": round((peaks[name] + standing(module, optimizer)) / 1e6),
-            "share_of_peak": round(statistics.median(rates[name]) * useful / top, 3),
+            "memory_mb": round((peaks[name] + model_bytes(module, optimizer)) / 1e6),
+            "share_of_peak": round(statistics.median(rates[name]) * useful / peak, 3),
         }
         for name, (_, module, optimizer) in systems.items()
     ]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Pretraining speed and memory, beside a plain PyTorch loop.")
+    parser = argparse.ArgumentParser(description="Pretraining speed and memory, compared with a plain PyTorch loop.")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--sizes", nargs="+", choices=list(PRESETS))
     parser.add_argument("--rows", nargs="+", type=int)
     parser.add_argument("--steps", nargs="+", type=int, default=[20])
-    parser.add_argument("--text", help="tokenised text; without, words are made up")
+    parser.add_argument("--text", help="tokenised text; without it, words are artificial")
     parser.add_argument("--vocab", type=int)
     parser.add_argument("--samples", type=int, default=8192)
     parser.add_argument("--precision", choices=["float32", "bfloat16"])
-    parser.add_argument("--batches", type=int, default=5, help="steps of one measurement")
+    parser.add_argument("--batches", type=int, default=5, help="batches per measurement")
     parser.add_argument("--repeats", type=int, default=5)
     args = parser.parse_args()
     cuda = args.device.startswith("cuda")
@@ -250,9 +251,9 @@ def main() -> None:
     args.precision = args.precision or ("bfloat16" if cuda else "float32")
     ids, words = word_ids(args)
     table = torch.from_numpy(np.stack([encode_token(word) for word in words]).astype(np.int16)).to(args.device)
-    top = 1e9 * product_peak(args.precision, args.device) * (1 if cuda else torch.get_num_threads())
-    print(f"a large product in {args.precision}: {top / 1e12:.4g} TFLOP/s")
-    found = []
+    peak = 1e9 * product_peak(args.precision, args.device) * (1 if cuda else torch.get_num_threads())
+    print(f"a large product in {args.precision}: {peak / 1e12:.4g} TFLOP/s")
+    results = []
     header = (
         f"{'size':9} {'rows':>5} {'steps':>5}  {'system':6} {'tokens/s':>10} {'from':>10} {'to':>10} {'MB':>8}  of peak"
     )
@@ -260,8 +261,8 @@ def main() -> None:
     for size in args.sizes:
         for rows in args.rows:
             for steps in args.steps:
-                for row in measure(args, size, rows, steps, ids, table, top):
-                    found.append(row)
+                for row in measure(args, size, rows, steps, ids, table, peak):
+                    results.append(row)
                     print(
                         f"{size:9} {rows:5} {steps:5}  {row['system']:6} {row['tokens_per_second']:10,} "
                         f"{row['spread'][0]:10,} {row['spread'][1]:10,} {row['memory_mb']:8,} "
@@ -270,18 +271,18 @@ def main() -> None:
                     )
                 if cuda:
                     torch.cuda.empty_cache()
-    about = {
+    description = {
         "benchmark": "pretrain",
         "device": torch.cuda.get_device_name() if cuda else f"{platform.processor() or platform.machine()} CPU",
         "threads": torch.get_num_threads(),
         "torch": torch.__version__,
         "precision": args.precision,
-        "peak_tflops": round(top / 1e12, 3),
+        "peak_tflops": round(peak / 1e12, 3),
         "vocab": len(words),
         "samples": args.samples,
-        "text": args.text or "made up",
+        "text": args.text or "artificial",
     }
-    print(json.dumps(about | {"rows": found}))
+    print(json.dumps(description | {"rows": results}))
 
 
 if __name__ == "__main__":

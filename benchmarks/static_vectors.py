@@ -1,13 +1,13 @@
-"""Static word vectors from the same text as a biLM: skip-gram with negative sampling, for a baseline in the probes.
+"""Trains static word vectors on the text of a biLM: skip-gram with negative sampling, a baseline for the probes.
 
     pip install gensim
     python benchmarks/static_vectors.py 'text/*.txt.xz' --out static.vec --dim 256 --epochs 2
 
-The text goes through the package's own sentence splitter and tokenizer, as in `elmo pretrain --tokenize default`, into
-a temporary file with a sentence a line; held-out files (*.heldout.*) are left out. The result is word2vec's text format
-(a line of counts, then a word and its numbers a line), which `elmo probe --vectors` reads. One worker and a fixed seed
-give the same vectors again. Prints the settings and times as one JSON line; beside the vectors it writes the same as
-FILE.json.
+The package's own sentence splitter and tokenizer write the text to a temporary file with one sentence per line, as in
+`elmo pretrain --tokenize default`; held-out files (*.heldout.*) are skipped. The result has word2vec's text format (a
+line of counts, then one word and its vector per line), which `elmo probe --vectors` reads. With one worker and a fixed
+seed the vectors are reproducible. Prints the settings and times as one JSON line and writes the same to FILE.json next
+to the vectors.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from elmo.pretrain.data.corpus import Reading, read_sentences
 
 def main() -> None:
     options = read_options()
-    patterns = sorted({path for pattern in options.text for path in glob.glob(pattern)})
-    files = [path for path in patterns if ".heldout." not in path]
+    matches = sorted({path for pattern in options.text for path in glob.glob(pattern)})
+    files = [path for path in matches if ".heldout." not in path]
     word2vec = require_extra("gensim.models.word2vec", "gensim", "gensim")
     record = {"files": [Path(path).name for path in files], **settings(options)}
     with tempfile.TemporaryDirectory(dir=options.scratch) as folder:
@@ -50,25 +50,25 @@ def main() -> None:
 
 
 def write_tokens(files: list[str], path: Path) -> tuple[int, int]:
-    """Writes a sentence a line; counts sentences and tokens."""
+    """Writes one sentence per line; returns the numbers of sentences and tokens."""
     sentences = tokens = 0
-    said = time.monotonic()
+    last_report = time.monotonic()
     with open(path, "w", encoding="utf-8", newline="\n") as out:
         for name in files:
-            tokenised = "tokenised" in Path(name).name  # a sentence a line already
+            tokenised = "tokenised" in Path(name).name  # already one sentence per line
             reading = Reading(tokenize="whitespace" if tokenised else "default", specials="escape", errors="replace")
             for sentence in read_sentences([name], reading):
                 out.write(" ".join(sentence) + "\n")
                 sentences += 1
                 tokens += len(sentence)
-                if time.monotonic() - said > 30:
-                    said = time.monotonic()
+                if time.monotonic() - last_report > 30:
+                    last_report = time.monotonic()
                     print(f"{name}: {tokens:,} tokens so far", file=sys.stderr, flush=True)
     return sentences, tokens
 
 
 def settings(options: argparse.Namespace) -> dict[str, object]:
-    """What gensim is given; also what the record says."""
+    """The arguments of gensim's Word2Vec, which are also stored in the record."""
     return {
         "vector_size": options.dim,
         "sg": int(not options.cbow),
@@ -89,12 +89,12 @@ def read_options() -> argparse.Namespace:
     parser.add_argument("--out", type=Path, required=True, help="the .vec file to write")
     parser.add_argument("--dim", type=int, default=256)
     parser.add_argument("--epochs", type=int, default=2)
-    parser.add_argument("--cbow", action="store_true", help="CBOW, several times quicker and worse on rare words")
+    parser.add_argument("--cbow", action="store_true", help="use CBOW: several times faster, worse on rare words")
     parser.add_argument("--max-words", type=int, default=200_000)
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--tokens", type=Path, help="keep the tokenised text here, or take it from here")
-    parser.add_argument("--scratch", type=Path, help="folder for the tokenised text otherwise")
+    parser.add_argument("--tokens", type=Path, help="file of the tokenised text: read if it exists, else written")
+    parser.add_argument("--scratch", type=Path, help="folder for the temporary tokenised text, without --tokens")
     return parser.parse_args()
 
 

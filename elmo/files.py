@@ -13,16 +13,18 @@ import glob
 import gzip
 import hashlib
 import importlib
+import json
 import lzma
 import os
 import shutil
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, cast
 
-from elmo.errors import DataError, MissingExtra, OutputError
+from elmo.errors import DataError, ElmoError, MissingExtra, OutputError
 
 COMPRESSED = (".gz", ".bz2", ".xz", ".zst")
 
@@ -163,6 +165,51 @@ def explain_write(path: str | Path) -> Iterator[None]:
         if isinstance(error, BrokenPipeError) or isinstance(error, RuntimeError) and not _looks_full(error):
             raise
         raise OutputError(f"{path}: cannot be written ({_write_reason(error)}).", _free_space(path)) from error
+
+
+def read_json(path: str | Path, *, error: type[ElmoError] = DataError, max_bytes: int = 1 << 20) -> dict[str, Any]:
+    """The JSON object in a file of at most max_bytes. Untrusted files are safe to read: see `parse_json`.
+
+    Whatever is wrong with the file is raised as `error`: DataError for data, WeightsError for a model's files.
+    """
+    path = Path(path)
+    try:
+        if path.exists() and not path.is_file():
+            raise error(f"{path} is not a regular file.", "A JSON file was expected.")
+        num_bytes = path.stat().st_size
+        data = path.read_bytes() if num_bytes <= max_bytes else b""
+    except OSError as reason:
+        raise error(f"{path}: cannot be read ({reason.strerror or reason}).") from reason
+    if num_bytes > max_bytes:
+        raise error(f"{path} has {num_bytes:,} bytes; expected at most {max_bytes:,}.", "Check the path.")
+    return parse_json(data, str(path), error=error)
+
+
+def parse_json(data: bytes, source: str, *, error: type[ElmoError] = DataError) -> dict[str, Any]:
+    """The JSON object in UTF-8 bytes; `source` names them in errors.
+
+    Duplicate keys, NaN, infinity, deep nesting and values other than an object are errors.
+    """
+    try:
+        value = json.loads(data.decode("utf-8-sig"), object_pairs_hook=_unique_keys, parse_constant=_refuse_constant)
+    except RecursionError as reason:
+        raise error(f"{source}: not valid JSON (nested too deeply).") from reason
+    except ValueError as reason:  # bad JSON, bad UTF-8, duplicate keys, NaN, numbers of thousands of digits
+        raise error(f"{source}: not valid JSON ({str(reason)[:200]}).", "Check that it is the right file.") from reason
+    if not isinstance(value, dict):
+        raise error(f"{source}: holds a {type(value).__name__}; expected a JSON object.")
+    return value
+
+
+def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    key, count = Counter(key for key, _ in pairs).most_common(1)[0] if pairs else ("", 1)
+    if count > 1:
+        raise ValueError(f"key {key[:80]!r} occurs {count} times")
+    return dict(pairs)
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is not a JSON number")
 
 
 def _looks_full(error: BaseException) -> bool:

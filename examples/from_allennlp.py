@@ -1,9 +1,9 @@
-"""A tagger written for AllenNLP's ELMo in 2018, trained today: only the import has changed.
+"""A tagger in the style of AllenNLP's ELMo code of 2018; only the import has changed.
 
     python examples/from_allennlp.py
     python examples/from_allennlp.py options.json weights.hdf5
 
-Without files it takes a tiny random model, so what it learns here is the two sentences by heart.
+Without arguments it uses a tiny random model and only memorises the two sentences.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Tagger(torch.nn.Module):
     def __init__(self, options_file: str, weight_file: str) -> None:
         super().__init__()
         self.elmo = Elmo(options_file, weight_file, num_output_representations=1, dropout=0.1)
-        self.elmo._elmo_lstm._elmo_lstm.stateful = False  # leave this out to carry state from batch to batch
+        self.elmo._elmo_lstm._elmo_lstm.stateful = False  # remove this line to carry state from batch to batch
         self.output = torch.nn.Linear(self.elmo.get_output_dim(), len(NAMES))
 
     def forward(self, sentences: list[list[str]]) -> tuple[torch.Tensor, torch.Tensor]:
@@ -49,10 +49,10 @@ def main() -> None:
         if step % 20 == 0 or step == 59:
             print(f"step {step:2}  loss {loss.item():.3f}")
     scores, mask = tagger.eval()(SENTENCES)
-    for words, row, inside in zip(SENTENCES, scores.argmax(dim=-1), mask, strict=True):
-        print(" ".join(f"{word}/{NAMES[tag]}" for word, tag in zip(words, row[inside].tolist(), strict=True)))
-    shares = torch.softmax(torch.cat(list(tagger.elmo.scalar_mix_0.scalar_parameters)), dim=0)
-    print("share of each layer:", " ".join(f"{share:.2f}" for share in shares.tolist()))
+    for words, tags, is_token in zip(SENTENCES, scores.argmax(dim=-1), mask, strict=True):
+        print(" ".join(f"{word}/{NAMES[tag]}" for word, tag in zip(words, tags[is_token].tolist(), strict=True)))
+    weights = torch.softmax(torch.cat(list(tagger.elmo.scalar_mix_0.scalar_parameters)), dim=0)
+    print("weight of each layer:", " ".join(f"{weight:.2f}" for weight in weights.tolist()))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The model card is written from records: every number from its file, and what is missing is said to be."""
+"""The model card is written from records: every number comes from its file, and missing values are listed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from in_process_cli import elmo_inside
-from models_with_head import scored
+from models_with_head import tiny_with_head
 
 from elmo.weights.store import save_store
 
@@ -46,9 +46,9 @@ def means(mean: float) -> dict[str, float]:
 
 
 @pytest.fixture
-def place(tmp_path) -> Path:
-    """A run with nothing measured after it, and its stored model."""
-    save_store(tmp_path / "model", scored(), storage="int8")
+def run_folder(tmp_path) -> Path:
+    """A folder with a run, its stored model and an empty folder for records."""
+    save_store(tmp_path / "model", tiny_with_head(), storage="int8")
     (tmp_path / "run").mkdir()
     (tmp_path / "records").mkdir()
     (tmp_path / "run" / "config.toml").write_text(RUN_CONFIG)
@@ -59,22 +59,24 @@ def place(tmp_path) -> Path:
     return tmp_path
 
 
-def write_card(place: Path, *words: str) -> tuple[str, subprocess.CompletedProcess[str]]:
+def write_card(run_folder: Path, *words: str) -> tuple[str, subprocess.CompletedProcess[str]]:
     command = [sys.executable, str(ROOT / "runs" / "model_card.py"), "run", "--model", "model", "--records", "records"]
-    done = subprocess.run([*command, "--out", "card.md", *words], cwd=place, capture_output=True, text=True, timeout=60)
-    return (place / "card.md").read_text(encoding="utf-8"), done
+    done = subprocess.run(
+        [*command, "--out", "card.md", *words], cwd=run_folder, capture_output=True, text=True, timeout=60
+    )
+    return (run_folder / "card.md").read_text(encoding="utf-8"), done
 
 
-def test_what_is_missing_is_named_and_may_fail(place):
-    card, done = write_card(place)
+def test_missing_values_are_listed_and_can_fail(run_folder):
+    card, done = write_card(run_folder)
     assert done.returncode == 0, done.stderr
     for what in ("--minutes", "lm1b", "probe pos", "probe wsd", "elmo demo", "elmo finetune", "stored model by source"):
         assert what in done.stderr
     assert card.count("not measured") >= 7
-    assert write_card(place, "--strict")[1].returncode == 1
+    assert write_card(run_folder, "--strict")[1].returncode == 1
 
 
-def test_every_number_comes_from_its_record(place):
+def test_every_number_comes_from_its_record(run_folder):
     heldout = {"definition": "d", "reset": means(71.5), "carried": means(91.2), "words": 1000, "unknown": 0.0123}
     heldout["by_source"] = {"novels100.heldout.txt.xz": {"reset": means(64.2), "words": 600, "unknown": 0.02}}
     finetuned = {"before": {"reset": means(400)}, "after": {"reset": means(82.5)}}
@@ -86,9 +88,9 @@ def test_every_number_comes_from_its_record(place):
     wsd = {"probe": "wsd", "vectors": {"name": "english"}, "scores": {"views": views, "wordnet_first_sense": first}}
     records = {"heldout": heldout, "lm1b": heldout | {"reset": means(222.2)}, "law": finetuned, "wsd": wsd}
     for name, record in records.items():
-        (place / "records" / f"{name}.json").write_text(json.dumps(record, indent=1))
-    (place / "records" / "pos.jsonl").write_text("\n".join(map(json.dumps, (pos, minilm))))
-    card, done = write_card(place, "--minutes", "60")
+        (run_folder / "records" / f"{name}.json").write_text(json.dumps(record, indent=1))
+    (run_folder / "records" / "pos.jsonl").write_text("\n".join(map(json.dumps, (pos, minilm))))
+    card, done = write_card(run_folder, "--minutes", "60")
     assert done.returncode == 0, done.stderr
     for line in (
         "| novels | novels100 | 600 | 2.0% | 63.2 | 65.2 | 64.2 |  |",
@@ -104,24 +106,24 @@ def test_every_number_comes_from_its_record(place):
         assert line in card, line
     assert card.count("| usual tag of the word |") == 1
     assert "CC0 / US government works" in card
-    manifest = json.loads((place / "model" / "manifest.json").read_text())
+    manifest = json.loads((run_folder / "model" / "manifest.json").read_text())
     assert manifest["files"]["model.safetensors"]["sha256"] in card
-    assert write_card(place, "--minutes", "60")[0] == card
+    assert write_card(run_folder, "--minutes", "60")[0] == card
 
 
-def test_text_without_a_known_licence_is_named(place):
-    config = place / "run" / "config.toml"
+def test_text_without_a_known_licence_is_listed(run_folder):
+    config = run_folder / "run" / "config.toml"
     config.write_text(config.read_text().replace("novels100", "mystery"))
-    card, done = write_card(place)
+    card, done = write_card(run_folder)
     assert "runs/sources.toml: mystery.txt.xz" in done.stderr
     assert "`mystery.txt.xz`" in card
 
 
-def test_the_card_goes_into_the_model(capsys, place):
-    write_card(place)
-    words = ["convert", str(place / "model"), "--out", str(place / "again"), "--storage", "int8"]
-    done = elmo_inside(capsys, *words, "--card", str(place / "card.md"))
+def test_the_card_is_stored_with_the_model(capsys, run_folder):
+    write_card(run_folder)
+    words = ["convert", str(run_folder / "model"), "--out", str(run_folder / "again"), "--storage", "int8"]
+    done = elmo_inside(capsys, *words, "--card", str(run_folder / "card.md"))
     assert done.returncode == 0, done.stderr
-    assert (place / "again" / "README.md").read_bytes() == (place / "card.md").read_bytes()
+    assert (run_folder / "again" / "README.md").read_bytes() == (run_folder / "card.md").read_bytes()
     for name in ("model.safetensors", "head.safetensors", "config.json"):
-        assert (place / "again" / name).read_bytes() == (place / "model" / name).read_bytes()
+        assert (run_folder / "again" / name).read_bytes() == (run_folder / "model" / name).read_bytes()

@@ -1,8 +1,9 @@
-"""What the README and the pages in docs/ show is run: ```python blocks, and ```console blocks line by line.
+"""Runs the examples in README.md and docs/: ```python blocks, and the commands of ```console blocks.
 
-The blocks of one page run in order, in one empty folder; python blocks share their names. In a console block a line
-that starts with "$ " is a command, what follows is its output, in which "..." stands for anything; a command without
-output shown only has to succeed. `<!-- not run: reason -->` above a block leaves it out. Other kinds are not run.
+The blocks of one page run in order in one empty folder, and python blocks share one namespace. In a console block a
+line that starts with "$ " is a command; the lines after it are its expected output, in which "..." matches any text. A
+command without expected output only has to succeed. `<!-- not run: reason -->` above a block skips it. Blocks of other
+kinds are not run.
 """
 
 from __future__ import annotations
@@ -23,18 +24,18 @@ PAGES = [path for path in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.
 FENCE = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```[ \t]*$", re.M | re.S)
 NOT_RUN = re.compile(r"<!-- not run: \S.*?-->\s*\Z", re.S)
 
-# a process that runs one block a line of its input, all in one namespace, and answers with the traceback or ""
+# a process that reads one block per line, runs all blocks in one namespace, and answers with a traceback or ""
 PYTHON_SESSION = """
 import contextlib, io, json, sys, traceback
 names = {"__name__": "__main__"}
 for line in sys.stdin:
-    trouble = ""
+    error = ""
     with contextlib.redirect_stdout(io.StringIO()):
         try:
             exec(compile(json.loads(line), "page", "exec"), names)
         except BaseException:
-            trouble = traceback.format_exc()
-    print(json.dumps(trouble), flush=True)
+            error = traceback.format_exc()
+    print(json.dumps(error), flush=True)
 """
 
 
@@ -42,11 +43,11 @@ for line in sys.stdin:
 class Block:
     kind: str
     code: str
-    line: int  # of its first line of code
+    line: int  # line number of its first line of code
 
 
 def blocks_of(text: str) -> list[Block]:
-    """The blocks of a page that are to be run."""
+    """The blocks of a page that are run."""
     return [
         Block(fence[1], fence[2], text.count("\n", 0, fence.start(2)) + 1)
         for fence in FENCE.finditer(text)
@@ -55,27 +56,27 @@ def blocks_of(text: str) -> list[Block]:
 
 
 def commands_of(code: str) -> list[tuple[str, str]]:
-    """(command, output shown) of a console block; a command goes on after a backslash at the end of its line."""
-    found: list[tuple[str, str]] = []
+    """(command, expected output) pairs of a console block; a backslash at the end of a line continues a command."""
+    commands: list[tuple[str, str]] = []
     for line in code.splitlines():
-        if found and found[-1][0].endswith("\\") and not found[-1][1]:
-            found[-1] = (f"{found[-1][0]}\n{line}", "")
+        if commands and commands[-1][0].endswith("\\") and not commands[-1][1]:
+            commands[-1] = (f"{commands[-1][0]}\n{line}", "")
         elif line.startswith("$ "):
-            found.append((line[2:], ""))
-        elif found:
-            found[-1] = (found[-1][0], f"{found[-1][1]}{line}\n")
+            commands.append((line[2:], ""))
+        elif commands:
+            commands[-1] = (commands[-1][0], f"{commands[-1][1]}{line}\n")
         else:
-            raise AssertionError(f"a console block starts with '$ ', not {line!r}")
-    return found
+            raise AssertionError(f"a console block must start with '$ ', not {line!r}")
+    return commands
 
 
-def same_output(shown: str, got: str) -> bool:
-    plain = "\n".join(line.rstrip() for line in got.strip().splitlines()) + "\n"
-    return doctest.OutputChecker().check_output(shown.strip() + "\n", plain, doctest.ELLIPSIS)
+def same_output(expected: str, printed: str) -> bool:
+    stripped = "\n".join(line.rstrip() for line in printed.strip().splitlines()) + "\n"
+    return doctest.OutputChecker().check_output(expected.strip() + "\n", stripped, doctest.ELLIPSIS)
 
 
 def run_page(text: str, folder: Path) -> None:
-    tools = folder.parent / f"{folder.name}-bin"  # `elmo` and `python` mean the ones under test, installed or not
+    tools = folder.parent / f"{folder.name}-bin"  # makes `elmo` and `python` the ones under test, installed or not
     tools.mkdir()
     for name, words in (("elmo", "-m elmo"), ("python", ""), ("python3", "")):
         (tools / name).write_text(f'#!/bin/sh\nexec "{sys.executable}" {words} "$@"\n')
@@ -88,23 +89,24 @@ def run_page(text: str, folder: Path) -> None:
         for block in blocks_of(text):
             if block.kind == "python":
                 print(json.dumps("\n" * (block.line - 1) + block.code), file=session.stdin, flush=True)
-                trouble = json.loads(session.stdout.readline() or '"the interpreter died"')
-                assert not trouble, f"python block at line {block.line}:\n{trouble}"
+                error = json.loads(session.stdout.readline() or '"the interpreter died"')
+                assert not error, f"python block at line {block.line}:\n{error}"
             else:
-                for command, shown in commands_of(block.code):
-                    run_command(command, shown, folder, env)
+                for command, expected in commands_of(block.code):
+                    run_command(command, expected, folder, env)
 
 
-def run_command(command: str, shown: str, folder: Path, env: dict[str, str]) -> None:
-    got = subprocess.run(
+def run_command(command: str, expected: str, folder: Path, env: dict[str, str]) -> None:
+    done = subprocess.run(
         ["bash", "-c", command], cwd=folder, env=env, text=True, timeout=240,
         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
     )  # fmt: skip
-    assert got.returncode == 0, f"$ {command}\nexited {got.returncode}:\n{got.stdout}"
-    assert not shown.strip() or same_output(shown, got.stdout), f"$ {command}\nshown:\n{shown}\ngot:\n{got.stdout}"
+    assert done.returncode == 0, f"$ {command}\nexited with {done.returncode}:\n{done.stdout}"
+    matches = not expected.strip() or same_output(expected, done.stdout)
+    assert matches, f"$ {command}\nexpected:\n{expected}\nprinted:\n{done.stdout}"
 
 
-@pytest.mark.skipif(os.name == "nt", reason="the pages show a POSIX shell")
+@pytest.mark.skipif(os.name == "nt", reason="the pages use a POSIX shell")
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: path.relative_to(ROOT).as_posix())
 def test_page_runs_as_shown(page, tmp_path):
     folder = tmp_path / "page"

@@ -1,4 +1,4 @@
-"""run.py: when it installs, how two of them share, and what it says where it cannot work."""
+"""run.py: when it installs, how two processes share one environment, and its error messages."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ posix = pytest.mark.skipif(os.name == "nt", reason="POSIX signals and permission
 
 @pytest.fixture
 def checkout(tmp_path):
-    """A copy of the files that set-up reads, with a small package that installs in no time."""
+    """A copy of the files that the set-up reads, with a small package that installs quickly."""
     folder = tmp_path / "checkout"
     (folder / "elmo").mkdir(parents=True)
     shutil.copy(ROOT / "run.py", folder)
@@ -49,7 +49,7 @@ def start(checkout: Path, *words: str, **env: str) -> subprocess.CompletedProces
 
 
 @pytest.mark.parametrize("name", ["pyproject.toml", "constraints.txt"])
-def test_a_changed_file_asks_for_a_new_install(checkout, name):
+def test_a_changed_requirement_file_needs_a_new_installation(checkout, name):
     run = load_run(checkout)
     pretend_installed(run)
     assert run.is_fresh()
@@ -58,14 +58,14 @@ def test_a_changed_file_asks_for_a_new_install(checkout, name):
     assert not run.is_fresh()
 
 
-def test_another_python_asks_for_a_new_install(checkout, monkeypatch):
+def test_another_python_needs_a_new_installation(checkout, monkeypatch):
     run = load_run(checkout)
     pretend_installed(run)
     monkeypatch.setattr(run.sys, "version", "3.99.0 (main)")
     assert not run.is_fresh()
 
 
-def test_a_killed_install_is_not_taken_for_a_whole_one(checkout):
+def test_a_killed_installation_does_not_count_as_complete(checkout):
     run = load_run(checkout)
     pretend_installed(run)
     run.UNFINISHED.touch()
@@ -73,12 +73,12 @@ def test_a_killed_install_is_not_taken_for_a_whole_one(checkout):
 
 
 @pytest.mark.parametrize("version", [(2, 7, 18), (3, 6, 15), (3, 9, 18)])
-def test_old_python_is_told_in_one_line(checkout, version):
+def test_an_old_python_gets_a_one_line_error(checkout, version):
     code = f"import sys; sys.path.insert(0, {str(checkout)!r}); import run; run.need_python({version})"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 1
     assert done.stderr.count("\n") == 1
-    assert f"3.10 or newer is needed, this is {version[0]}.{version[1]}" in done.stderr
+    assert f"3.10 or newer is required, this is {version[0]}.{version[1]}" in done.stderr
 
 
 def test_new_enough_python_passes(checkout):
@@ -86,14 +86,14 @@ def test_new_enough_python_passes(checkout):
 
 
 def test_run_py_parses_on_an_old_python():
-    # the message above is only seen if the whole file parses there
+    # the message of need_python() is printed only if the complete file parses
     import ast
 
     ast.parse((ROOT / "run.py").read_text(encoding="utf-8"), feature_version=(3, 7))
     assert "from __future__ import annotations" not in (ROOT / "run.py").read_text(encoding="utf-8")
 
 
-def test_unknown_verb_shows_the_verbs(checkout):
+def test_unknown_command_prints_the_commands(checkout):
     done = start(checkout, "tset")
     assert done.returncode == 2
     assert "run.py test" in done.stdout
@@ -101,7 +101,7 @@ def test_unknown_verb_shows_the_verbs(checkout):
 
 
 @posix
-def test_second_run_waits_for_the_lock_and_a_killed_holder_frees_it(checkout):
+def test_second_process_waits_for_the_lock_and_a_killed_holder_releases_it(checkout):
     code = (
         f"import sys, time; sys.path.insert(0, {str(checkout)!r}); import run\n"
         f"with run.held(run.VENV.parent / '.run.lock'): print('held', flush=True); time.sleep(float(sys.argv[1]))"
@@ -119,7 +119,7 @@ def test_second_run_waits_for_the_lock_and_a_killed_holder_frees_it(checkout):
     first.communicate()
 
 
-def test_a_place_that_cannot_be_written_is_named(checkout, tmp_path):
+def test_a_folder_that_cannot_be_written_is_named(checkout, tmp_path):
     (tmp_path / "file").touch()
     done = start(checkout, "setup", ELMO_VENV=str(tmp_path / "file" / "venv"))
     assert done.returncode == 1
@@ -128,23 +128,23 @@ def test_a_place_that_cannot_be_written_is_named(checkout, tmp_path):
     assert "ELMO_VENV" in done.stderr
 
 
-def test_no_network_is_said_once_and_nothing_is_stamped(checkout):
+def test_no_network_is_reported_once_and_no_stamp_is_written(checkout):
     (checkout / "pyproject.toml").write_text((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-    nowhere = {
+    unreachable_index = {
         "PIP_INDEX_URL": "http://127.0.0.1:9/simple",
         "PIP_EXTRA_INDEX_URL": "",
         "PIP_FIND_LINKS": "",
         "PIP_RETRIES": "1",
         "PIP_CONFIG_FILE": os.devnull,
     }
-    done = start(checkout, "setup", **nowhere)
+    done = start(checkout, "setup", **unreachable_index)
     assert done.returncode == 1
     assert "cannot reach the package index" in done.stderr
     assert "trying the newest ones" not in done.stderr
     assert not (checkout / ".venv" / ".stamp").exists()
 
 
-def test_without_any_pip_it_says_how_to_get_one(checkout, monkeypatch, capsys):
+def test_missing_pip_error_says_how_to_install_it(checkout, monkeypatch, capsys):
     run = load_run(checkout)
     monkeypatch.setattr(run, "works", lambda command: False)
     with pytest.raises(SystemExit):
@@ -152,7 +152,7 @@ def test_without_any_pip_it_says_how_to_get_one(checkout, monkeypatch, capsys):
     assert "apt install python3-pip" in capsys.readouterr().err
 
 
-def test_constraints_that_do_not_fit_are_dropped_with_a_notice(checkout, monkeypatch, capsys):
+def test_constraints_that_cannot_be_installed_are_dropped_with_a_notice(checkout, monkeypatch, capsys):
     calls = checkout / "calls"
     fake = checkout / "fake_pip.py"
     fake.write_text(
@@ -168,23 +168,25 @@ def test_constraints_that_do_not_fit_are_dropped_with_a_notice(checkout, monkeyp
     assert "trying the newest ones" in capsys.readouterr().err
 
 
-def test_no_browser_to_be_had_is_told_and_is_no_failure(checkout, monkeypatch, capsys):
+def test_missing_browser_is_reported_and_is_no_failure(checkout, monkeypatch, capsys):
     run = load_run(checkout)
-    asked = []
+    commands = []
     monkeypatch.setattr(run, "pip_for", lambda python: ["pip"])
-    monkeypatch.setattr(run, "did", lambda command, limit=300: asked.append(command[0]))  # None: nothing succeeds
+    monkeypatch.setattr(
+        run, "did", lambda command, limit=300: commands.append(command[0])
+    )  # returns None: nothing succeeds
     run.get_browser()
-    assert asked == ["pip", "pip"], "with the tested versions, then without"
+    assert commands == ["pip", "pip"], "first with the tested versions, then without"
     assert "Playwright cannot be installed here" in capsys.readouterr().err
-    monkeypatch.setattr(run, "did", lambda command, limit=300: asked.append(command[0]) or command[0] == "pip")
+    monkeypatch.setattr(run, "did", lambda command, limit=300: commands.append(command[0]) or command[0] == "pip")
     monkeypatch.setattr(run, "find_chromium", lambda: None)
     run.get_browser()
-    assert asked[-1] == str(run.PYTHON), "Playwright's own is the last resort"
-    assert "none can be fetched" in capsys.readouterr().err
+    assert commands[-1] == str(run.PYTHON), "Playwright's own Chromium is the last resort"
+    assert "cannot be installed" in capsys.readouterr().err
 
 
 @posix
-def test_a_chromium_that_does_not_run_is_no_chromium(checkout, tmp_path, monkeypatch):
+def test_a_chromium_that_does_not_run_is_ignored(checkout, tmp_path, monkeypatch):
     run = load_run(checkout)
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("ELMO_CHROMIUM", raising=False)
@@ -196,7 +198,7 @@ def test_a_chromium_that_does_not_run_is_no_chromium(checkout, tmp_path, monkeyp
     assert not run.did([str(tmp_path / "nothing")])
 
 
-def test_constraints_pin_exactly_and_nothing_local():
+def test_constraints_pin_exact_versions_and_no_local_paths():
     lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
     pins = [line for line in lines if line and not line.startswith("#")]
     assert "torch==2.13.0" in pins
@@ -209,7 +211,7 @@ def test_constraints_pin_exactly_and_nothing_local():
 @posix
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_install_killed_in_the_middle_is_redone(tmp_path):
+def test_a_killed_installation_is_repeated(tmp_path):
     folder = tmp_path / "checkout"
     shutil.copytree(ROOT, folder, ignore=shutil.ignore_patterns(".venv", ".git", "tests", ".*_cache", "models"))
     environment = {**os.environ, "ELMO_VENV": ""}
@@ -220,9 +222,9 @@ def test_install_killed_in_the_middle_is_redone(tmp_path):
     os.killpg(first.pid, signal.SIGKILL)
     first.wait()
     assert not (folder / ".venv" / ".stamp").exists()
-    again = start(folder, "elmo", "--version")
-    assert again.returncode == 0, again.stderr
-    assert again.stdout.startswith("elmo ")
+    second = start(folder, "elmo", "--version")
+    assert second.returncode == 0, second.stderr
+    assert second.stdout.startswith("elmo ")
     assert (folder / ".venv" / ".stamp").exists()
     third = start(folder, "elmo", "--version")
     assert third.stderr == ""

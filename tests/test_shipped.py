@@ -1,4 +1,4 @@
-"""The model that comes with the package, where one lies in elmo/models: whole, small, quick, what it says it is."""
+"""The shipped model in elmo/models: its size, loading time, vectors, scores and model card."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from in_process_cli import elmo_inside
 import elmo
 from elmo.embed.lm import LanguageModel
 from elmo.weights.formats import read_model
-from elmo.weights.model_folders import SHIPPED, shipped_model
+from elmo.weights.model_folders import SHIPPED_FOLDER, shipped_model
 from elmo.weights.store import read_store
 
 ROOT = Path(__file__).resolve().parent.parent
 SENTENCE = "The bank of the river was steep ."
-pytestmark = pytest.mark.skipif(shipped_model() is None, reason="no model lies in elmo/models")
+pytestmark = pytest.mark.skipif(shipped_model() is None, reason="elmo/models contains no model")
 
 
 @pytest.fixture(scope="module")
@@ -28,32 +28,32 @@ def embedder() -> elmo.Embedder:
     return elmo.load(device="cpu")
 
 
-def test_the_package_fits_a_wheel():
-    files = [path for path in SHIPPED.parent.rglob("*") if path.is_file() and "__pycache__" not in path.parts]
+def test_the_package_is_small_enough_for_a_wheel():
+    files = [path for path in SHIPPED_FOLDER.parent.rglob("*") if path.is_file() and "__pycache__" not in path.parts]
     assert sum(path.stat().st_size for path in files) <= 60_000_000
 
 
-def test_default_is_a_trained_model_of_its_promised_size(embedder):
+def test_default_is_a_trained_model_of_the_documented_size(embedder):
     assert embedder.trained
     assert embedder.dim >= 512
     assert len(embedder.vocab) >= 100_000
     assert embedder.embed(SENTENCE).shape == (8, embedder.dim)
 
 
-def test_context_moves_a_word(embedder):
+def test_vectors_of_a_word_depend_on_its_context(embedder):
     a, b = (v[1] for v in embedder.embed([SENTENCE, "The bank lent them the money ."], layers="top"))
     cosine = float(a @ b / np.linalg.norm(a) / np.linalg.norm(b))
     assert -1 < cosine < 0.98
 
 
-def test_its_language_model_likes_sentences_better_than_their_words_reversed(embedder):
+def test_a_sentence_is_more_likely_than_its_words_reversed(embedder):
     lm = LanguageModel(embedder)
     forwards, reversed_ = lm.scores([SENTENCE.split(), SENTENCE.split()[::-1]])
     assert forwards.log_prob > reversed_.log_prob + 5
     assert len(lm.substitutes(SENTENCE.split(), 1, k=5)[0]) == 5
 
 
-def test_its_card_is_complete():
+def test_the_model_card_is_complete():
     card = (shipped_model() / "README.md").read_text(encoding="utf-8")
     for title in ("Text", "What was filtered", "Training", "Held-out perplexity", "Probes", "Biases and limits"):
         assert f"## {title}" in card
@@ -61,7 +61,7 @@ def test_its_card_is_complete():
 
 
 @pytest.mark.slow
-def test_it_exports_to_the_published_layout_and_loads_back_identically(capsys, tmp_path):
+def test_export_to_the_published_layout_and_back_is_identity(capsys, tmp_path):
     done = elmo_inside(capsys, "convert", "default", "--out", str(tmp_path / "pair"), "--to", "hdf5")
     assert done.returncode == 0, done.stderr
     ours, published = read_store(shipped_model()), read_model(tmp_path / "pair")
@@ -75,15 +75,15 @@ def test_it_exports_to_the_published_layout_and_loads_back_identically(capsys, t
 def test_loading_and_the_first_sentence_take_under_three_seconds():
     import resource
 
-    def processor_seconds() -> float:  # of children: what others do on this machine meanwhile does not count
+    def processor_seconds() -> float:  # of child processes only, because other work on this machine must not count
         spent = resource.getrusage(resource.RUSAGE_CHILDREN)
         return spent.ru_utime + spent.ru_stime
 
     code = f"import elmo; elmo.load(device='cpu').embed({SENTENCE!r})"
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     times = []
-    for _ in range(4):  # the first may compile
-        begun = processor_seconds()
+    for _ in range(4):  # the first run may compile kernels
+        start = processor_seconds()
         subprocess.run([sys.executable, "-c", code], cwd=ROOT, env=environment, check=True, timeout=120)
-        times.append(processor_seconds() - begun)
+        times.append(processor_seconds() - start)
     assert min(times[1:]) < 3.0, times

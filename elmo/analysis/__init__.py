@@ -1,1 +1,1 @@
-"""Measuring and drawing; nothing is fitted here."""
+"""Measurements on the vectors of a model: neighbours, word senses, geometry; nothing is trained here."""

@@ -1,7 +1,7 @@
-"""Words of two senses, each used in four short sentences a sense: what `elmo demo` and a first look at a model run on.
+"""Six words with two senses each in short sentences, and how well the vectors of a layer separate the senses.
 
-The sentences were written for this package and are free to use with it. Tokens are separated by spaces, and a word has
-the same form in all its sentences, so that without context its vectors are one and the same.
+`elmo demo` runs on these sentences. They were written for this package and are free to use with it. Tokens are
+separated by spaces, and a word has the same form in all its sentences, so that without context its vectors are equal.
 """
 
 from __future__ import annotations
@@ -12,6 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from elmo.embed.embedder import Embedder
+from elmo.embed.pool import normalize
+
+_TIE = 1e-5  # cosines that differ by less count as equal: without context, all uses of a word are equally near
 
 CONTEXTS: dict[str, dict[str, tuple[str, ...]]] = {  # word -> sense -> sentences
     "bank": {
@@ -103,12 +106,21 @@ CONTEXTS: dict[str, dict[str, tuple[str, ...]]] = {  # word -> sense -> sentence
 
 @dataclass(frozen=True)
 class Use:
-    """A word where it stands in a sentence, and the sense it has there."""
+    """An occurrence of a word in a sentence, and the sense that it has there."""
 
     word: str
     sense: str
     tokens: tuple[str, ...]
     position: int
+
+
+@dataclass(frozen=True)
+class Separation:
+    """How well one layer separates the senses of one word."""
+
+    within: float  # mean cosine of two uses in the same sense
+    between: float  # mean cosine of two uses in different senses
+    nearest: float  # share of uses whose nearest other use has the same sense; ties count in proportion
 
 
 def all_uses(words: Sequence[str] = tuple(CONTEXTS)) -> list[Use]:
@@ -121,11 +133,29 @@ def all_uses(words: Sequence[str] = tuple(CONTEXTS)) -> list[Use]:
     ]
 
 
-def layers_of(embedder: Embedder, uses: Sequence[Use]) -> list[np.ndarray]:
-    """All layers of each use's whole sentence, (L+1, n, D) each."""
+def sentence_layers(embedder: Embedder, uses: Sequence[Use]) -> list[np.ndarray]:
+    """All layers of the whole sentence of each use, (L+1, N, D) each."""
     return list(embedder.stream([use.tokens for use in uses], layers="all"))
 
 
-def vectors_of(uses: Sequence[Use], layers: Sequence[np.ndarray]) -> np.ndarray:
-    """The used words' vectors, (L+1, N, D), from what `layers_of` gave."""
-    return np.stack([found[:, use.position] for use, found in zip(uses, layers, strict=True)], axis=1)  # (L+1, N, D)
+def word_vectors(uses: Sequence[Use], layers: Sequence[np.ndarray]) -> np.ndarray:
+    """The vectors of the used words, (L+1, N, D) for N uses, from the result of `sentence_layers`."""
+    return np.stack([sentence[:, use.position] for use, sentence in zip(uses, layers, strict=True)], axis=1)
+
+
+def separation(vectors: np.ndarray, senses: Sequence[str]) -> Separation:
+    """The separation of the vectors (N, D) of a word's uses; each sense must have at least two uses."""
+    unit = normalize(vectors)
+    cosines = unit @ unit.T  # (N, N)
+    same = np.array([[a == b for b in senses] for a in senses])  # (N, N)
+    others = ~np.eye(len(senses), dtype=bool)  # (N, N)
+    hits = []
+    for row in range(len(senses)):
+        best = cosines[row][others[row]].max()
+        nearest = others[row] & (cosines[row] >= best - _TIE)
+        hits.append(same[row][nearest].mean())
+    return Separation(
+        within=float(cosines[same & others].mean()),
+        between=float(cosines[~same].mean()),
+        nearest=float(np.mean(hits)),
+    )

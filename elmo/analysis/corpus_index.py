@@ -1,17 +1,17 @@
-"""A corpus indexed once for many questions: the unit vector of every word in a file, mapped by each later query.
+"""The word vectors of a corpus: streamed sentence by sentence, or stored in a memory-mapped file for many queries.
 
-The file's name is a checksum of the model, the layers and the text: another model or text gets a file of its own.
+The name of the file is a checksum of the model, the layers and the text, so that another model or text gets its own.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 
-from elmo.analysis.neighbors import embedded
 from elmo.embed.disk_cache import cached_array
 from elmo.embed.embedder import Embedder
 from elmo.embed.layer_choice import LayerSpec, choose_layers
@@ -19,20 +19,22 @@ from elmo.embed.model_checksum import model_checksum
 from elmo.embed.pool import normalize
 from elmo.progress import Progress
 
+EmbeddedSentences = Iterable[tuple[int, tuple[str, ...], np.ndarray]]  # number of the sentence, tokens, vectors (N, D)
+
 
 class CorpusIndex:
-    """Sentences and their words' vectors, (N, D) in float16, one word after the other."""
+    """Sentences and the unit vectors of their words, (N, D) in float16, one word after the other."""
 
     def __init__(self, sentences: Sequence[tuple[str, ...]], vectors: np.ndarray, path: Path) -> None:
         self.sentences, self.vectors, self.path = sentences, vectors, path
 
-    def occurrences(self, word: str | None = None) -> Iterator[tuple[int, tuple[str, ...], np.ndarray]]:
-        """What `neighbors.nearest` reads: all sentences, or those that have the word."""
+    def embedded_sentences(self, word: str | None = None) -> Iterator[tuple[int, tuple[str, ...], np.ndarray]]:
+        """All sentences with their vectors, or only those that contain the word."""
         end = 0
-        for line, tokens in enumerate(self.sentences):
+        for number, tokens in enumerate(self.sentences):
             begin, end = end, end + len(tokens)
             if tokens and (word is None or word in tokens):
-                yield line, tokens, self.vectors[begin:end]
+                yield number, tokens, self.vectors[begin:end]
 
 
 def index_corpus(
@@ -43,25 +45,41 @@ def index_corpus(
     layers: LayerSpec = "top",
     show: bool | None = None,
 ) -> CorpusIndex:
-    """The index of these sentences in a folder: opened where it is there, otherwise made, whole or not at all."""
+    """The index of these sentences in a folder: opened if it exists, otherwise computed and written."""
     num_words = sum(map(len, sentences))
 
-    def fill(kept: np.ndarray) -> None:
+    def fill(array: np.ndarray) -> None:
         end = 0
         with Progress("indexing", num_words, show=show) as progress:
-            for _, tokens, vectors in embedded(embedder, enumerate(sentences), layers):
+            for _, tokens, vectors in embed_sentences(embedder, enumerate(sentences), layers):
                 begin, end = end, end + len(tokens)
-                kept[begin:end] = normalize(vectors)
+                array[begin:end] = normalize(vectors)
                 progress.advance(len(tokens))
 
-    path = folder / f"{_key(embedder, sentences, layers)}.npy"
+    path = folder / f"{_checksum(embedder, sentences, layers)}.npy"
     return CorpusIndex(sentences, cached_array(path, (num_words, embedder.dim), fill), path)
 
 
-def _key(embedder: Embedder, sentences: Sequence[Sequence[str]], layers: LayerSpec) -> str:
+def embed_sentences(
+    embedder: Embedder, sentences: Iterable[tuple[int, tuple[str, ...]]], layers: LayerSpec
+) -> Iterator[tuple[int, tuple[str, ...], np.ndarray]]:
+    """Numbered sentences with their vectors, streamed in constant memory; empty sentences are left out."""
+    pending: deque[tuple[int, tuple[str, ...]]] = deque()  # read by the embedder, vectors not yet returned
+
+    def tokens_of_sentences() -> Iterator[tuple[str, ...]]:
+        for number, tokens in sentences:
+            if tokens:
+                pending.append((number, tokens))
+                yield tokens
+
+    for vectors in embedder.stream(tokens_of_sentences(), layers=layers):
+        yield *pending.popleft(), vectors
+
+
+def _checksum(embedder: Embedder, sentences: Sequence[Sequence[str]], layers: LayerSpec) -> str:
     weights = choose_layers(layers, embedder.num_layers).matrix.tolist()
-    about = (model_checksum(embedder), embedder.state, embedder.dtype, weights)
-    digest = hashlib.sha256(repr(about).encode())
+    settings = (model_checksum(embedder), embedder.state, embedder.dtype, weights)
+    digest = hashlib.sha256(repr(settings).encode())
     for sentence in sentences:
         digest.update(("\n" + "\t".join(sentence)).encode())
     return digest.hexdigest()[:32]

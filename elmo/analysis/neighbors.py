@@ -1,28 +1,31 @@
-"""A word in a sentence, and the words of a corpus whose contextual vectors lie nearest to it (paper table 4).
+"""The nearest neighbours of a word: in context among the words of a corpus, and without context (paper table 4).
 
-The corpus is streamed: memory holds the best so far and one window of sentences, whatever its length. `corpus_index`
-keeps the vectors for many questions.
+The corpus is streamed in constant memory, or read from an index that answers later queries without embedding it again.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
+from elmo.analysis.corpus_index import EmbeddedSentences, embed_sentences, index_corpus
 from elmo.embed.embedder import Embedder
 from elmo.embed.layer_choice import LayerSpec, choose_layers
 from elmo.embed.pool import normalize
-from elmo.errors import ConfigError
+from elmo.errors import ConfigError, DataError
+from elmo.progress import Progress
 
-Occurrences = Iterable[tuple[int, tuple[str, ...], np.ndarray]]  # a sentence's number, its tokens, its vectors (n, D)
+MAX_WORD_FORMS = 100_000  # the most frequent forms of a corpus are compared without context; this bounds memory
 
 
 @dataclass(frozen=True)
 class Query:
-    """A word where it stands in a sentence."""
+    """A word at a position in a sentence."""
 
     tokens: tuple[str, ...]
     position: int
@@ -30,7 +33,7 @@ class Query:
     def __post_init__(self) -> None:
         if not 0 <= self.position < len(self.tokens):
             last = len(self.tokens) - 1
-            raise ConfigError(f"position {self.position} was asked for; the sentence has words 0 to {last}.")
+            raise ConfigError(f"The query is at position {self.position}; the sentence has positions 0 to {last}.")
 
     @property
     def word(self) -> str:
@@ -39,7 +42,7 @@ class Query:
 
 @dataclass(frozen=True, order=True)
 class Neighbor:
-    """One occurrence of a word: its cosine to the query, where it stands, and its sentence."""
+    """One occurrence of a word in the corpus, and its cosine to the query."""
 
     score: float
     line: int  # number of the sentence in the corpus, from 0
@@ -51,66 +54,119 @@ class Neighbor:
         return self.tokens[self.position]
 
 
-def neighbors(
+@dataclass(frozen=True)
+class StaticNeighbor:
+    """A word form, and the cosine of its vector without context to that of the query's word."""
+
+    score: float
+    word: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchResult:
+    """The neighbours of some queries in a corpus."""
+
+    neighbors: list[list[Neighbor]]  # of each query, best first
+    cosines: np.ndarray  # (Q, Q), between the Q queries
+    without_context: list[StaticNeighbor]  # of the first query's word, in the token layer
+    num_sentences: int
+    num_words: int
+
+
+def find_neighbors(
     embedder: Embedder,
-    sentence: Sequence[str],
-    position: int,
-    corpus: Iterable[Sequence[str]],
+    queries: Sequence[Query],
+    corpus: Iterable[tuple[str, ...]],
     *,
     layers: LayerSpec = "top",
     k: int = 10,
-    word: str | None = None,
-) -> list[Neighbor]:
-    """The k occurrences nearest to `sentence[position]`, best first; with `word`, only occurrences of that word."""
-    query = Query(tuple(sentence), position)
-    vectors = query_vectors(embedder, [query], layers)
-    having = ((line, tuple(tokens)) for line, tokens in enumerate(corpus) if word is None or word in tokens)
-    return nearest([query], vectors, embedded(embedder, having, layers), k=k, word=word)[0]
+    word: str | None = None,  # only occurrences of this word
+    index: Path | None = None,  # folder in which the corpus's vectors are stored
+    show: bool | None = None,
+) -> SearchResult:
+    """The k nearest occurrences to every query, in one pass over the corpus; a query itself is not a neighbour."""
+    vectors = _query_vectors(embedder, queries, layers)  # (Q, D)
+    counts: Counter[str] = Counter()
+    num_sentences = 0
+
+    def counted() -> Iterator[tuple[str, ...]]:
+        nonlocal num_sentences
+        for tokens in corpus:
+            counts.update(tokens)
+            num_sentences += 1
+            yield tokens
+
+    if index is not None:
+        corpus_index = index_corpus(embedder, list(counted()), index, layers=layers, show=show)
+        neighbors = _nearest(queries, vectors, corpus_index.embedded_sentences(word), k=k, word=word)
+    else:
+        with Progress("reading", None, show=show) as progress:
+
+            def numbered() -> Iterator[tuple[int, tuple[str, ...]]]:
+                for number, tokens in enumerate(counted()):
+                    progress.advance(len(tokens))
+                    if word is None or word in tokens:
+                        yield number, tokens
+
+            sentences = embed_sentences(embedder, numbered(), layers)
+            neighbors = _nearest(queries, vectors, sentences, k=k, word=word)
+    if not counts:
+        raise DataError("The corpus has no words.", "Give a text with one sentence per line.")
+    return SearchResult(
+        neighbors=neighbors,
+        cosines=vectors @ vectors.T,
+        without_context=_token_layer_neighbors(embedder, queries[0].word, counts, k=k),
+        num_sentences=num_sentences,
+        num_words=counts.total(),
+    )
 
 
-def query_vectors(embedder: Embedder, queries: Sequence[Query], layers: LayerSpec) -> np.ndarray:
-    """The queries' vectors at length one, (Q, D)."""
+def static_neighbors(
+    word: str, words: Sequence[str], vectors: np.ndarray, query: np.ndarray, *, k: int = 10
+) -> list[StaticNeighbor]:
+    """The k words, with vectors (N, D), nearest to the query (D,), best first; `word` itself is left out."""
+    scores = normalize(vectors) @ normalize(query)  # (N,)
+    order = np.argsort(-scores, kind="stable")[: k + 1]
+    return [StaticNeighbor(float(scores[row]), words[row]) for row in order if words[row] != word][:k]
+
+
+def _token_layer_neighbors(embedder: Embedder, word: str, counts: Mapping[str, int], *, k: int) -> list[StaticNeighbor]:
+    """Neighbours among a corpus's word forms in the token layer, which depends only on a word's characters."""
+    forms = [form for form, _ in Counter(counts).most_common(MAX_WORD_FORMS)]
+    table, rows = embedder.words.table([[word], forms])  # (2 + N, P): layer 0 repeats this for each direction
+    vectors = table.float().cpu().numpy()
+    words = list(rows)  # in the order of their rows, which follow two rows for the boundaries of a sentence
+    return static_neighbors(word, words, vectors[2:], vectors[rows[word]], k=k)
+
+
+def _query_vectors(embedder: Embedder, queries: Sequence[Query], layers: LayerSpec) -> np.ndarray:
+    """The unit vectors of the queries, (Q, D)."""
     if embedder.state == "carry" or choose_layers(layers, embedder.num_layers).stacked:
         raise ConfigError(
-            f"Neighbours were asked for with state {embedder.state!r} and layers {layers!r}.",
-            "They need one vector a word that depends on its sentence alone: state reset or warm, one layer or mix.",
+            f"Neighbours cannot be found with state {embedder.state!r} and layers {layers!r}.",
+            "They need one vector per word that depends only on its sentence: state reset or warm, one layer or mix.",
         )
-    found = embedder.stream([query.tokens for query in queries], layers=layers)
-    return normalize(np.stack([v[query.position] for v, query in zip(found, queries, strict=True)]))
+    sentences = embedder.stream([query.tokens for query in queries], layers=layers)
+    return normalize(np.stack([v[query.position] for v, query in zip(sentences, queries, strict=True)]))
 
 
-def embedded(embedder: Embedder, corpus: Iterable[tuple[int, tuple[str, ...]]], layers: LayerSpec) -> Occurrences:
-    """Numbered sentences with their vectors, streamed; those without tokens are left out."""
-    waiting: list[tuple[int, tuple[str, ...]]] = []
-
-    def sentences() -> Iterator[tuple[str, ...]]:
-        for line, tokens in corpus:
-            if tokens:
-                waiting.append((line, tokens))
-                yield tokens
-
-    for vectors in embedder.stream(sentences(), layers=layers):
-        line, tokens = waiting.pop(0)
-        yield line, tokens, vectors
-
-
-def nearest(
-    queries: Sequence[Query], vectors: np.ndarray, corpus: Occurrences, *, k: int = 10, word: str | None = None
+def _nearest(
+    queries: Sequence[Query], vectors: np.ndarray, sentences: EmbeddedSentences, *, k: int, word: str | None
 ) -> list[list[Neighbor]]:
-    """For each query, vectors (Q, D), its k nearest occurrences, best first, in one pass; never the query itself."""
-    best: list[list[Neighbor]] = [[] for _ in queries]  # heaps: the worst of the kept ones first
-    for line, tokens, found in corpus:
-        scores = normalize(found.astype(np.float32)) @ vectors.T  # (n, Q)
+    """For each query, with vectors (Q, D), its k nearest occurrences, best first."""
+    heaps: list[list[Neighbor]] = [[] for _ in queries]  # the worst of each query's best k comes first
+    for number, tokens, sentence_vectors in sentences:
+        scores = normalize(sentence_vectors.astype(np.float32)) @ vectors.T  # (N, Q)
         if word is not None:
             scores[[token != word for token in tokens]] = -np.inf
-        for query, heap, column in zip(queries, best, scores.T, strict=True):
+        for query, heap, column in zip(queries, heaps, scores.T, strict=True):
             if tokens == query.tokens:
                 column[query.position] = -np.inf
-            floor = heap[0].score if len(heap) == k else -2.0  # below every cosine
-            for place in np.flatnonzero(column >= floor):
-                one = Neighbor(float(column[place]), line, int(place), tokens)
+            threshold = heap[0].score if len(heap) == k else -2.0  # -2 is below every cosine
+            for position in np.flatnonzero(column >= threshold):
+                neighbor = Neighbor(float(column[position]), number, int(position), tokens)
                 if len(heap) < k:
-                    heapq.heappush(heap, one)
+                    heapq.heappush(heap, neighbor)
                 else:
-                    heapq.heappushpop(heap, one)
-    return [sorted(heap, reverse=True) for heap in best]
+                    heapq.heappushpop(heap, neighbor)
+    return [sorted(heap, reverse=True) for heap in heaps]

@@ -1,1 +1,1 @@
-"""How fast embedding is on this machine: every path side by side, the limit, how cost grows. Behind `elmo bench`."""
+"""Speed measurements of embedding on this machine for `elmo bench`: all variants, the roofline, and how cost grows."""

@@ -1,4 +1,4 @@
-"""A whole measurement from its settings: models, sentences, paths, the limit, memory."""
+"""A complete measurement from its configuration: models, sentences, variants, roofline, memory, and its JSON record."""
 
 from __future__ import annotations
 
@@ -10,89 +10,106 @@ from typing import Any
 
 import torch
 
-from elmo.bench.compare import FEEDS, Result, compare, how_many, machine
-from elmo.bench.growth import Growth, growth
-from elmo.bench.limit import product_peak
+from elmo.bench.compare import FEEDS, Result, compare, default_sentence_count, describe_machine
+from elmo.bench.growth import Growth, measure_growth
 from elmo.bench.memory import peak_memory
-from elmo.bench.sample import sentences_for
-from elmo.bench.variants import DTYPES, Subject, loaded_subject, make_embedder, random_subject, variants_of
+from elmo.bench.roofline import product_peak
+from elmo.bench.sample import sample_sentences
+from elmo.bench.variants import DTYPES, Subject, loaded_subject, make_embedder, make_variants, random_subject
 from elmo.errors import ConfigError
 from elmo.model.config import PRESETS
+from elmo.records import make_record
 
-ALL_THERE_ARE = 1 << 62
+UNLIMITED = 1 << 62  # sentences
 
 
 @dataclass(frozen=True, kw_only=True)
 class BenchConfig:
-    """What is to be measured."""
+    """Settings of a measurement."""
 
     sizes: Sequence[str] = ("small",)  # presets, with random weights
     model: str = ""  # instead of sizes: a model's name, folder or file
-    text: Path | None = None  # a sentence a line; None: prose that Python carries
+    text: Path | None = None  # one sentence per line; None = Python's language reference
     tokenizer: str = "default"
     dtypes: Sequence[str] = DTYPES
-    paths: Sequence[str] = ()  # by name; none: all there are
+    paths: Sequence[str] = ()  # names of variants; empty = all
     feeds: Sequence[str] = FEEDS
-    sentences: int | None = None  # None: enough for the size
+    sentences: int | None = None  # None = the default for the size
     rounds: int = 3
-    quick: bool = False  # half of the sentences, where their number is not given
-    memory: bool = False  # peak memory too, a process for each path
-    cpu_time: bool = False  # of one thread, instead of the clock's: for a machine that does other things
+    quick: bool = False  # half of the default number of sentences
+    memory: bool = False  # also measure peak memory, in one process per variant
+    cpu_time: bool = False  # CPU time of one thread instead of wall-clock time: for a machine with other load
 
     def __post_init__(self) -> None:
-        for name, asked, known in (("dtype", self.dtypes, DTYPES), ("feed", self.feeds, FEEDS)):
-            if wrong := [one for one in asked if one not in known] or ["nothing"] * (not asked):
-                raise ConfigError(f"{name} is {wrong[0]!r}; expected some of {', '.join(known)}.")
+        for name, values, choices in (("dtype", self.dtypes, DTYPES), ("feed", self.feeds, FEEDS)):
+            if wrong := [value for value in values if value not in choices] or ["nothing"] * (not values):
+                raise ConfigError(f"{name} is {wrong[0]!r}; expected some of {', '.join(choices)}.")
         if self.cpu_time and torch.get_num_threads() > 1:
-            raise ConfigError(f"CPU time of {torch.get_num_threads()} threads says little.", "Measure with one thread.")
+            raise ConfigError(
+                f"CPU time of {torch.get_num_threads()} threads is not meaningful.", "Measure with one thread."
+            )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """What came of it."""
+    """Results of all variants, and the measured peaks that the roofline is based on."""
 
     results: list[Result] = field(default_factory=list)
     peaks: dict[tuple[str, str], float] = field(default_factory=dict)  # (device, dtype) -> GFLOP/s of a large product
 
-    def as_dict(self) -> dict[str, Any]:
-        """Plain data, with the machine."""
+    def as_record(self, command: str | None = None) -> dict[str, Any]:
+        """The JSON record, with the machine; `command` is the command line that measured it."""
         peaks = {f"{device} {dtype}": peak for (device, dtype), peak in self.peaks.items()}
-        return {"machine": machine(), "gflops": peaks, "results": [result.as_dict() for result in self.results]}
+        results = [result.as_dict() for result in self.results]
+        values = {"machine": describe_machine(), "gflops": peaks, "results": results}
+        return make_record("bench", values, command=command)
 
 
 def run_comparison(config: BenchConfig, *, show: bool | None = None) -> Comparison:
-    """Every path on every model, both ways of feeding it."""
-    done = Comparison()
+    """Measures every variant with every model and feed."""
+    comparison = Comparison()
     for subject in _subjects(config):
-        paths = variants_of(subject, config.dtypes)
-        if unknown := [name for name in config.paths if name not in paths]:
-            raise ConfigError(f"There is no path {unknown[0]!r} here.", f"There are: {', '.join(paths)}.")
-        paths = {name: path for name, path in paths.items() if not config.paths or name in config.paths}
-        for path in paths.values():
-            if (path.device, path.dtype) not in done.peaks:
-                done.peaks[path.device, path.dtype] = product_peak(path.dtype, path.device)
+        variants = make_variants(subject, config.dtypes)
+        if unknown := [name for name in config.paths if name not in variants]:
+            raise ConfigError(f"There is no path {unknown[0]!r} here.", f"Available paths: {', '.join(variants)}.")
+        variants = {name: variant for name, variant in variants.items() if not config.paths or name in config.paths}
+        for variant in variants.values():
+            if (variant.device, variant.dtype) not in comparison.peaks:
+                comparison.peaks[variant.device, variant.dtype] = product_peak(variant.dtype, variant.device)
         for feed in config.feeds:
-            count = how_many(feed, subject.name) // (2 if config.quick and feed == "bulk" else 1)
-            sentences = sentences_for(config.sentences or count, config.text, tokenizer_name=config.tokenizer)
-            found = compare(
-                subject, feed, sentences, paths, done.peaks, rounds=config.rounds, cpu_time=config.cpu_time, show=show
+            count = default_sentence_count(feed, subject.name) // (2 if config.quick and feed == "bulk" else 1)
+            sentences = sample_sentences(config.sentences or count, config.text, tokenizer_name=config.tokenizer)
+            results = compare(
+                subject,
+                feed,
+                sentences,
+                variants,
+                comparison.peaks,
+                rounds=config.rounds,
+                cpu_time=config.cpu_time,
+                show=show,
             )
-            with_peak = config.memory and feed == "bulk" and subject.name in PRESETS
-            done.results.extend(_with_memory(result, sentences) if with_peak else result for result in found)
-    return done
+            measures_memory = config.memory and feed == "bulk" and subject.name in PRESETS
+            comparison.results.extend(_with_memory(r, sentences) if measures_memory else r for r in results)
+    return comparison
 
 
 def run_growth(config: BenchConfig, *, seconds: float, show: bool | None = None) -> dict[str, Growth]:
-    """How cost grows, for the first model and dtype, through the fastest path."""
-    sentences = sentences_for(ALL_THERE_ARE, config.text, tokenizer_name=config.tokenizer)
+    """Measures how cost grows, for the first model and dtype, with the fastest kernels."""
+    sentences = sample_sentences(UNLIMITED, config.text, tokenizer_name=config.tokenizer)
     embedder = make_embedder(_subjects(config)[0], "", config.dtypes[0])
-    return growth(embedder, sentences, seconds=seconds, cpu_time=config.cpu_time, show=show)
+    return measure_growth(embedder, sentences, seconds=seconds, cpu_time=config.cpu_time, show=show)
 
 
-def growth_report(config: BenchConfig, grown: dict[str, Growth]) -> dict[str, Any]:
-    """Plain data, with the machine."""
-    what = {"size": config.model or config.sizes[0], "dtype": config.dtypes[0]}
-    return {"machine": machine(), **what, "growth": {name: dataclasses.asdict(one) for name, one in grown.items()}}
+def growth_record(config: BenchConfig, growths: dict[str, Growth], command: str | None = None) -> dict[str, Any]:
+    """The JSON record of `run_growth`, with the machine; `command` is the command line that measured it."""
+    values = {
+        "machine": describe_machine(),
+        "size": config.model or config.sizes[0],
+        "dtype": config.dtypes[0],
+        "growth": {name: dataclasses.asdict(growth) for name, growth in growths.items()},
+    }
+    return make_record("bench", values, command=command)
 
 
 def _subjects(config: BenchConfig) -> list[Subject]:
@@ -100,8 +117,8 @@ def _subjects(config: BenchConfig) -> list[Subject]:
 
 
 def _with_memory(result: Result, sentences: Sequence[Sequence[str]]) -> Result:
-    if result.path.startswith("allennlp"):  # its set-up is this process's alone
+    if result.variant.startswith("allennlp"):  # a child process would not have its import set-up
         return result
     return dataclasses.replace(
-        result, peak_mb=peak_memory(result.size, result.path, sentences, torch.get_num_threads())
+        result, peak_mb=peak_memory(result.size, result.variant, sentences, torch.get_num_threads())
     )

@@ -1,4 +1,4 @@
-"""Sentences to measure with: of a file, or of the prose every Python installation carries."""
+"""Sentences to measure with: from a text file, or from the documentation that every Python installation includes."""
 
 from __future__ import annotations
 
@@ -12,29 +12,31 @@ from elmo.text.lines import read_lines
 from elmo.text.sentences import split_sentences
 from elmo.text.tokenize import tokenizer
 
-SHORTEST, LONGEST = 3, 60  # tokens
+MIN_TOKENS, MAX_TOKENS = 3, 60
 
 
-def sentences_for(count: int, text: str | Path | None = None, *, tokenizer_name: str = "default") -> list[list[str]]:
+def sample_sentences(count: int, text: str | Path | None = None, *, tokenizer_name: str = "default") -> list[list[str]]:
     """At most `count` sentences of 3 to 60 tokens in a fixed random order.
 
-    `text` has a sentence a line; without it, the prose of Python's own language reference is taken.
+    `text` is a file with one sentence per line; without it, the sentences are those of Python's language reference.
     """
-    found = list(_built_in()) if text is None else _of_file(Path(text), tokenizer_name)
-    found = [sentence for sentence in found if SHORTEST <= len(sentence) <= LONGEST]
-    if not found:
-        raise DataError(f"{text} has no sentence of {SHORTEST} to {LONGEST} tokens.", "Give a sentence a line.")
-    order = np.random.default_rng(0).permutation(len(found))[:count]
-    return [found[i] for i in order]
+    sentences = list(_python_reference()) if text is None else _read_sentences(Path(text), tokenizer_name)
+    sentences = [sentence for sentence in sentences if MIN_TOKENS <= len(sentence) <= MAX_TOKENS]
+    if not sentences:
+        raise DataError(
+            f"{text} has no sentence of {MIN_TOKENS} to {MAX_TOKENS} tokens.", "Give a file with one sentence per line."
+        )
+    order = np.random.default_rng(0).permutation(len(sentences))[:count]
+    return [sentences[i] for i in order]
 
 
-def _of_file(path: Path, tokenizer_name: str) -> list[list[str]]:
+def _read_sentences(path: Path, tokenizer_name: str) -> list[list[str]]:
     split = tokenizer(tokenizer_name)
     return [[token.text for token in split(line)] for line in read_lines(path)]
 
 
 @functools.cache
-def _built_in() -> tuple[list[str], ...]:
+def _python_reference() -> tuple[list[str], ...]:
     from pydoc_data.topics import topics
 
     split = tokenizer("default")

@@ -1,4 +1,4 @@
-"""Measurements as text for people: what is in a column is said in its title."""
+"""Measurements as aligned text tables."""
 
 from __future__ import annotations
 
@@ -12,39 +12,41 @@ from elmo.bench.variants import BASELINES
 
 
 def comparison_table(results: Sequence[Result], peaks: Peaks) -> str:
-    """Every result a line, after a line that says what the limit is made of."""
-    parts = [f"{device} {dtype} {peak:,.0f}" for (device, dtype), peak in peaks.items()]
-    lines = [f"{torch.get_num_threads()} threads; GFLOP/s of a large product (CPU: one thread): {', '.join(parts)}"]
-    present = [name for name in BASELINES if any(name in result.times for result in results)]
-    titles = ["size", "feed", "path", "words/s", "spread", *(f"x {name}" for name in present), "of limit", "difference"]
+    """One line per result, after a line with the peaks that the roofline is based on."""
+    peak_texts = [f"{device} {dtype} {peak:,.0f}" for (device, dtype), peak in peaks.items()]
+    threads = torch.get_num_threads()
+    header = f"{threads} threads; GFLOP/s of a large product (CPU: one thread): {', '.join(peak_texts)}"
+    baselines = [name for name in BASELINES if any(name in result.times for result in results)]
+    ratio_titles = [f"x {name}" for name in baselines]
+    titles = ["size", "feed", "path", "words/s", "spread", *ratio_titles, "of roofline", "difference"]
     has_memory = any(result.peak_mb is not None for result in results)
     rows = [[*titles, *(["peak MB"] if has_memory else [])]]
     for result in results:
         low, high = result.spread
-        row = [result.size, result.feed, result.path, f"{result.words_per_second:,.0f}", f"{low:,.0f}-{high:,.0f}"]
-        row += [_number(result.times.get(name), "{:.2f}") for name in present]
-        row += [_number(result.share_of_limit, "{:.0%}"), _number(result.difference_to_plain, "{:.1e}")]
-        rows.append([*row, *([_number(result.peak_mb, "{}")] if has_memory else [])])
-    return "\n".join([*lines, *aligned(rows, num_left=3)])
+        row = [result.size, result.feed, result.variant, f"{result.words_per_second:,.0f}", f"{low:,.0f}-{high:,.0f}"]
+        row += [_format(result.times.get(name), "{:.2f}") for name in baselines]
+        row += [_format(result.share_of_limit, "{:.0%}"), _format(result.difference_to_plain, "{:.1e}")]
+        rows.append([*row, *([_format(result.peak_mb, "{}")] if has_memory else [])])
+    return "\n".join([header, *aligned(rows, num_left=3)])
 
 
 def growth_tables(growths: Mapping[str, Growth]) -> str:
-    """A table for each thing that cost may grow with."""
-    parts = []
+    """One table per quantity that cost may grow with."""
+    tables = []
     for growth in growths.values():
         rows = [[growth.says, "words", "distinct", "seconds", "words/s"]]
         for point in growth.points:
             speed = f"{point.words_per_second:,.0f}"
             rows.append([f"{point.at:,}", f"{point.words:,}", f"{point.distinct:,}", f"{point.seconds:.3f}", speed])
-        parts.append("\n".join(aligned(rows, num_left=0)))
+        tables.append("\n".join(aligned(rows, num_left=0)))
         if growth.left_out:
-            left = ", ".join(f"{at:,}" for at in growth.left_out)
-            parts[-1] += f"\nleft out, for time: {left}"
-    return "\n\n".join(parts)
+            values = ", ".join(f"{value:,}" for value in growth.left_out)
+            tables[-1] += f"\nleft out because of the time limit: {values}"
+    return "\n\n".join(tables)
 
 
 def aligned(rows: Sequence[Sequence[str]], *, num_left: int) -> list[str]:
-    """Lines of cells in columns, the first `num_left` to the left and the rest to the right."""
+    """Lines of cells in columns; the first `num_left` columns are left-aligned, the others right-aligned."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = []
     for row in rows:
@@ -56,5 +58,5 @@ def aligned(rows: Sequence[Sequence[str]], *, num_left: int) -> list[str]:
     return lines
 
 
-def _number(value: float | None, form: str) -> str:
-    return "" if value is None else form.format(value)
+def _format(value: float | None, template: str) -> str:
+    return "" if value is None else template.format(value)

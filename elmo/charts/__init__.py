@@ -1,1 +1,1 @@
-"""Charts as plain SVG text; used by pretraining, analysis and the report."""
+"""Charts as plain SVG text, for pretraining, the demo, benchmarks and the report."""

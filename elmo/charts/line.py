@@ -1,4 +1,4 @@
-"""Lines over a plain or logarithmic axis, with their deviations as bands: sample efficiency, courses of training."""
+"""Line charts with linear or logarithmic axes and standard deviations as bands: sample efficiency, training curves."""
 
 from __future__ import annotations
 
@@ -8,17 +8,20 @@ from dataclasses import dataclass
 from html import escape
 from itertools import groupby
 
-from elmo.charts.svg import label, picture
+from elmo.charts.svg import SERIES, label, mark, picture, segment
 
-WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 420, 300, 62, 14, 36, 54
+WIDTH, PLOT_HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 420, 210, 62, 14, 36, 54
+LEGEND_ROW = 20
+MOST_MARKS = 20  # a line with more points than this has no marks
+Scale = Callable[[float], float]  # from a value to a coordinate
 
 
 @dataclass(frozen=True, kw_only=True)
 class Line:
-    """Points from left to right; a deviation of None draws no band."""
+    """One series of points, from left to right; a point without deviation interrupts the band."""
 
     label: str
-    points: Sequence[tuple[float, float, float | None]]  # x, y, deviation
+    points: Sequence[tuple[float, float, float | None]]  # x, y, standard deviation of y
 
 
 def line_chart(
@@ -31,11 +34,11 @@ def line_chart(
     log_x: bool = False,
     log_y: bool = False,
     x_ticks: Sequence[float] | None = None,
-    x_unit: str = "",  # after each tick's number
-    from_zero: bool = False,  # what is nearly flat then looks it
+    x_unit: str = "",  # written after the number of each tick
+    from_zero: bool = False,  # y starts at 0, so that a nearly flat line looks flat
 ) -> str:
-    """A picture of at most two lines: the first plain with round marks, the second dashed with square ones."""
-    assert len(lines) <= 2, "a third line would need a third kind of mark"
+    """A chart of at most three lines, which differ in colour, dashes and marks; lines without points are left out."""
+    assert len(lines) <= len(SERIES), "another line needs another kind of mark"
     lines = [line for line in lines if line.points]
     xs = sorted({x for line in lines for x, _, _ in line.points}) or [1.0]
     ys = [y + sign * (d or 0.0) for line in lines for _, y, d in line.points for sign in (-1, 1)] or [1.0]
@@ -43,21 +46,22 @@ def line_chart(
         ys = [y for y in ys if y > 0] or [1.0]
     y_ticks = log_ticks(min(ys), max(ys)) if log_y else even_ticks(0.0 if from_zero else min(ys), max(ys))
     x_ticks = list(x_ticks if x_ticks is not None else (xs if log_x else even_ticks(min(xs), max(xs))))
-    floor = min(*ys, *y_ticks)
+    legend, top = _legend(lines)
+    bottom, floor = top + PLOT_HEIGHT, min(*ys, *y_ticks)
     across = _scale(min(*xs, *x_ticks), max(*xs, *x_ticks), LEFT, WIDTH - RIGHT, log=log_x)
-    up = _scale(floor, max(*ys, *y_ticks), HEIGHT - BOTTOM, TOP, log=log_y)
-    parts = _axes(x_ticks, y_ticks, across, up, x_label, y_label, x_unit)
-    for kind, line in zip(("first", "second"), lines, strict=False):
-        parts += _drawn(kind, line, across, up, floor=floor)
-    parts += _legend(lines)
-    return picture(name, WIDTH, HEIGHT, title=title, says=_in_words(lines, x_label, y_label, x_unit), parts=parts)
+    up = _scale(floor, max(*ys, *y_ticks), bottom, top, log=log_y)
+    parts = [*_x_axis(x_ticks, across, bottom, x_label, x_unit), *_y_axis(y_ticks, up, (top + bottom) / 2, y_label)]
+    for series, line in zip(SERIES, lines, strict=False):
+        parts += _series(series, line, across, up, floor=floor)
+    description = _description(lines, x_label, y_label, x_unit)
+    return picture(name, WIDTH, bottom + BOTTOM, title=title, description=description, parts=[*parts, *legend])
 
 
-def even_ticks(low: float, high: float, wanted: int = 5) -> list[float]:
-    """About `wanted` round numbers from at most `low` to at least `high`."""
+def even_ticks(low: float, high: float, count: int = 5) -> list[float]:
+    """About `count` round numbers with equal steps, from at most `low` to at least `high`."""
     span = max(high - low, abs(high) * 1e-6, 1e-9)
-    size = 10.0 ** math.floor(math.log10(span / wanted))
-    step = next(size * m for m in (1, 2, 5, 10) if span / (size * m) <= wanted)
+    size = 10.0 ** math.floor(math.log10(span / count))
+    step = next(size * m for m in (1, 2, 5, 10) if span / (size * m) <= count)
     first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
     return [round(number * step, 9) for number in range(first, max(last, first + 1) + 1)]
 
@@ -73,91 +77,84 @@ def log_ticks(low: float, high: float) -> list[float]:
     return even_ticks(low, high, 4)
 
 
-def _scale(low: float, high: float, start: float, end: float, *, log: bool) -> Callable[[float], float]:
-    change: Callable[[float], float] = (lambda value: math.log(max(value, 1e-12))) if log else (lambda value: value)
-    first, last = change(low), change(high)
+def _scale(low: float, high: float, start: float, end: float, *, log: bool) -> Scale:
+    """Maps values from `low` to `high` onto coordinates from `start` to `end`; a single value maps to the middle."""
+    transform: Scale = (lambda value: math.log(max(value, 1e-12))) if log else (lambda value: value)
+    first, last = transform(low), transform(high)
 
-    def place(value: float) -> float:
-        share = (change(value) - first) / (last - first) if last > first else 0.5
+    def coordinate(value: float) -> float:
+        share = (transform(value) - first) / (last - first) if last > first else 0.5
         return start + (end - start) * share
 
-    return place
+    return coordinate
 
 
-def _axes(
-    x_ticks: Sequence[float],
-    y_ticks: Sequence[float],
-    across: Callable[[float], float],
-    up: Callable[[float], float],
-    x_label: str,
-    y_label: str,
-    x_unit: str,
-) -> list[str]:
-    parts = []
-    for tick in y_ticks:
-        parts.append(f'<path class="rule" d="M{LEFT} {up(tick):.1f}H{WIDTH - RIGHT}"/>')
-        parts.append(label(LEFT - 8, up(tick) + 4, f"{tick:,g}", kind="small", anchor="end"))
-    taken = -math.inf
-    for tick in x_ticks:
-        text = f"{tick:,g}{x_unit}"
+def _x_axis(ticks: Sequence[float], across: Scale, bottom: float, x_label: str, unit: str) -> list[str]:
+    parts, text_end = [], -math.inf
+    for tick in ticks:
+        text = f"{tick:,g}{unit}"
         half = 4.0 * len(text)
-        if across(tick) - half > taken:  # numbers that would run into each other are left out
-            at = min(across(tick), WIDTH - half - 2)
-            parts.append(label(at, HEIGHT - BOTTOM + 20, text, kind="small", anchor="middle"))
-            taken = across(tick) + half + 4
-    parts.append(label((LEFT + WIDTH - RIGHT) / 2, HEIGHT - 10, x_label, anchor="middle"))
-    parts.append(
-        f'<text transform="translate(15 {(TOP + HEIGHT - BOTTOM) / 2:.0f}) rotate(-90)" text-anchor="middle">'
-        f"{escape(y_label)}</text>"
-    )
-    return parts
+        if across(tick) - half > text_end:  # a number that would overlap the one before it is left out
+            x = min(across(tick), WIDTH - half - 2)
+            parts.append(label(x, bottom + 20, text, kind="small", anchor="middle"))
+            text_end = across(tick) + half + 4
+    return [*parts, label((LEFT + WIDTH - RIGHT) / 2, bottom + 44, x_label, anchor="middle")]
 
 
-def _drawn(
-    kind: str, line: Line, across: Callable[[float], float], up: Callable[[float], float], *, floor: float
-) -> list[str]:
+def _y_axis(ticks: Sequence[float], up: Scale, middle: float, y_label: str) -> list[str]:
     parts = []
-    for known, run in groupby(line.points, key=lambda point: point[2] is not None):
-        spread = [(x, y, d or 0.0) for x, y, d in run]
-        if not known or len(spread) < 2:  # a point without a deviation parts the band
+    for tick in ticks:
+        parts.append(segment("rule", LEFT, up(tick), to_x=WIDTH - RIGHT))
+        parts.append(label(LEFT - 8, up(tick) + 4, f"{tick:,g}", kind="small", anchor="end"))
+    turned = f'<text transform="translate(15 {middle:.0f}) rotate(-90)" text-anchor="middle">{escape(y_label)}</text>'
+    return [*parts, turned]
+
+
+def _series(series: str, line: Line, across: Scale, up: Scale, *, floor: float) -> list[str]:
+    """The band of the deviations, the line itself, and marks and error bars where there are few points."""
+    parts = []
+    for has_deviation, group in groupby(line.points, key=lambda point: point[2] is not None):
+        points = [(x, y, d or 0.0) for x, y, d in group]
+        if not has_deviation or len(points) < 2:
             continue
-        above = [f"{across(x):.1f},{up(y + d):.1f}" for x, y, d in spread]
-        below = [f"{across(x):.1f},{up(max(y - d, floor)):.1f}" for x, y, d in reversed(spread)]
-        parts.append(f'<polygon class="{kind} band" points="{" ".join([*above, *below])}"/>')
+        above = [f"{across(x):.1f},{up(y + d):.1f}" for x, y, d in points]
+        below = [f"{across(x):.1f},{up(max(y - d, floor)):.1f}" for x, y, d in reversed(points)]
+        parts.append(f'<polygon class="{series} band" points="{" ".join([*above, *below])}"/>')
     track = " ".join(f"{across(x):.1f},{up(y):.1f}" for x, y, _ in line.points)
-    parts.append(f'<polyline class="{kind}" points="{track}"/>')
-    if len(line.points) <= 20:
-        parts += [_mark(kind, across(x), up(y)) for x, y, _ in line.points]
-    for x, y, d in line.points if len(line.points) <= 20 else ():
-        if d is None:
-            continue
-        low, high = up(max(y - d, floor)), up(y + d)
-        parts.append(f'<path class="{kind} mark" d="M{across(x):.1f} {low:.1f}V{high:.1f}"/>')
+    parts.append(f'<polyline class="{series}" points="{track}"/>')
+    if len(line.points) <= MOST_MARKS:
+        parts += [mark(series, across(x), up(y)) for x, y, _ in line.points]
+        parts += [
+            segment(f"{series} mark", across(x), up(max(y - d, floor)), to_y=up(y + d))
+            for x, y, d in line.points
+            if d is not None
+        ]
     return parts
 
 
-def _mark(kind: str, x: float, y: float) -> str:
-    if kind == "first":
-        return f'<circle class="first mark" cx="{x:.1f}" cy="{y:.1f}" r="4"/>'
-    return f'<rect class="second mark" x="{x - 4:.1f}" y="{y - 4:.1f}" width="8" height="8"/>'
+def _legend(lines: Sequence[Line]) -> tuple[list[str], float]:
+    """The legend above the plot, in as many rows as it needs, and the y coordinate at which the plot begins."""
+    parts, x, y = [], float(LEFT), 18.0
+    for series, line in zip(SERIES, lines, strict=False):
+        width = 62 + 8 * len(line.label)
+        if x > LEFT and x + width > WIDTH:
+            x, y = float(LEFT), y + LEGEND_ROW
+        parts += [
+            segment(series, x, y, to_x=x + 34),
+            mark(series, x + 17, y),
+            label(x + 42, y + 5, line.label),
+        ]
+        x += width
+    return parts, TOP + y - 18
 
 
-def _legend(lines: Sequence[Line]) -> list[str]:
-    parts, x = [], float(LEFT)
-    for kind, line in zip(("first", "second"), lines, strict=False):
-        parts.append(f'<path class="{kind}" d="M{x:.0f} 18h34"/>')
-        parts.append(_mark(kind, x + 17, 18))
-        parts.append(label(x + 42, 23, line.label))
-        x += 62 + 8 * len(line.label)
-    return parts
-
-
-def _in_words(lines: Sequence[Line], x_label: str, y_label: str, x_unit: str) -> str:
+def _description(lines: Sequence[Line], x_label: str, y_label: str, x_unit: str) -> str:
+    """The chart in words; of a line with many points, about eight are named."""
     if not lines:
         return "No points."
-    found = [f"{y_label} by {x_label}."]
+    sentences = [f"{y_label} by {x_label}."]
     for line in lines:
         points = line.points if len(line.points) <= 12 else [*line.points[:: len(line.points) // 8], line.points[-1]]
-        said = [f"{y:.4g}{'' if d is None else f' ± {d:.2g}'} at {x:,g}{x_unit}" for x, y, d in points]
-        found.append(f"{line.label}: {', '.join(dict.fromkeys(said))}.")
-    return " ".join(found)
+        values = [f"{y:.4g}{'' if d is None else f' ± {d:.2g}'} at {x:,g}{x_unit}" for x, y, d in points]
+        sentences.append(f"{line.label}: {', '.join(dict.fromkeys(values))}.")
+    return " ".join(sentences)

@@ -1,1 +1,1 @@
-"""The command line: one file per verb, flags in, one library call, text or JSON out. Nothing else imports this."""
+"""The command line: one file per verb. Each verb parses flags, calls one library function and prints text or JSON."""

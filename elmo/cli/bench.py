@@ -1,4 +1,4 @@
-"""`elmo bench`: how fast embedding is here, every path side by side, and how its cost grows."""
+"""`elmo bench`: compares the speed of the embedding implementations and measures how the cost grows."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from elmo.cli.command_line import command_line
 from elmo.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -17,34 +18,65 @@ EXAMPLE = "elmo bench --size small,original --text sentences.txt"
 
 
 def run(
-    size: Annotated[str, typer.Option(help="Presets with random weights: tiny, small, medium, original.")] = "",
-    model: Annotated[str, typer.Option(help="A model of yours instead: name, folder or file.")] = "",
-    text: Annotated[Path | None, typer.Option(help="A sentence a line; else prose that Python carries.")] = None,
-    tokenizer: Annotated[str, typer.Option(help="How --text is split: default, whitespace, ...")] = "default",
-    dtype: Annotated[str, typer.Option(help="Of float32, bfloat16, int8.")] = "float32,bfloat16,int8",
-    path: Annotated[str, typer.Option(help="Only these paths, by name, as in: loop,native int8")] = "",
-    feed: Annotated[str, typer.Option(help="Of bulk (all sentences at once), single (one a call).")] = "bulk,single",
-    threads: Annotated[int | None, typer.Option(min=1, help="CPU threads; else as many as torch takes.")] = None,
-    sentences: Annotated[int | None, typer.Option(min=1, help="How many; else enough for the size.")] = None,
-    rounds: Annotated[int | None, typer.Option(min=1, help="Turns of every path after the first: 3, full 5.")] = None,
-    full: Annotated[bool, typer.Option("--full", help="small and original, more sentences, peak memory.")] = False,
-    growth: Annotated[bool, typer.Option("--growth", help="Instead: how cost grows, on the fastest path.")] = False,
-    seconds: Annotated[float, typer.Option(min=1, help="Of --growth, about.")] = 60.0,
-    pictures: Annotated[Path | None, typer.Option(help="Draw --growth as SVG files in this folder.")] = None,
-    cpu_time: Annotated[bool, typer.Option("--cpu-time", help="Of one thread: on a machine that does more.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object instead of tables.")] = False,
+    size: Annotated[
+        str,
+        typer.Option(
+            help="Presets to measure with random weights, separated by commas: tiny, small, medium, original."
+        ),
+    ] = "",
+    model: Annotated[str, typer.Option(help="Measure this model instead: name, folder or file.")] = "",
+    text: Annotated[
+        Path | None,
+        typer.Option(help="Text to embed, one sentence per line. Default: prose from Python's standard library."),
+    ] = None,
+    tokenizer: Annotated[str, typer.Option(help="Tokenizer of --text: default, whitespace, ...")] = "default",
+    dtype: Annotated[
+        str, typer.Option(help="Number types to measure, separated by commas: float32, bfloat16, int8.")
+    ] = "float32,bfloat16,int8",
+    path: Annotated[
+        str, typer.Option(help="Measure only the implementations with these names, for example: loop,native int8")
+    ] = "",
+    feed: Annotated[
+        str, typer.Option(help="Calls to measure: bulk (all sentences in one call), single (one sentence per call).")
+    ] = "bulk,single",
+    threads: Annotated[int | None, typer.Option(min=1, help="Number of CPU threads. Default: torch's choice.")] = None,
+    sentences: Annotated[
+        int | None, typer.Option(min=1, help="Number of sentences. Default: chosen by model size.")
+    ] = None,
+    rounds: Annotated[
+        int | None, typer.Option(min=1, help="Number of rounds after the warm-up round. Default: 3; with --full 5.")
+    ] = None,
+    full: Annotated[
+        bool,
+        typer.Option("--full", help="Measure small and original on more sentences, and the peak memory as well."),
+    ] = False,
+    growth: Annotated[
+        bool, typer.Option("--growth", help="Measure how the cost of the fastest implementation grows instead.")
+    ] = False,
+    seconds: Annotated[
+        float, typer.Option(min=1, help="Approximate duration of the --growth measurement, in seconds.")
+    ] = 60.0,
+    pictures: Annotated[
+        Path | None, typer.Option(help="Folder for charts of the --growth measurement (SVG files).")
+    ] = None,
+    cpu_time: Annotated[
+        bool,
+        typer.Option("--cpu-time", help="Measure CPU time of one thread, for a machine that runs other work as well."),
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")] = False,
 ) -> None:
-    """Measure every path from token lists to all layers on this machine: others', plain, fast, and the limit.
+    """Measure embedding speed on this machine: other packages, plain PyTorch, the fast paths and the hardware limit.
 
-    Words a second, medians of rounds in turn, the word memory empty at the start of every call. About a minute.
+    The unit is words per second, from token lists to the vectors of all layers. Implementations take turns; medians
+    over the rounds are printed. The word cache is empty at the start of every call. The default takes about a minute.
     """
     if size and model:
-        raise ConfigError("Both --size and --model were given.", "Measure one after the other.")
+        raise ConfigError("Both --size and --model were given.", "Run the command once for each.")
     if pictures is not None and not growth:
-        raise ConfigError("--pictures draws what --growth measures.", "Add --growth.")
+        raise ConfigError("--pictures needs the --growth measurement.", "Add --growth.")
     import torch
 
-    from elmo.bench.run import BenchConfig, growth_report, run_comparison, run_growth
+    from elmo.bench.run import BenchConfig, growth_record, run_comparison, run_growth
     from elmo.bench.table import comparison_table, growth_tables
 
     if threads is not None:
@@ -63,29 +95,40 @@ def run(
         memory=full,
         cpu_time=cpu_time,
     )
+    command = command_line(
+        "bench",
+        size=None if model else ",".join(config.sizes), model=model or None, text=text and text.name,
+        tokenizer=tokenizer if text else None, dtype=dtype, path=path or None, feed=None if growth else feed,
+        threads=threads, sentences=sentences, rounds=None if growth else config.rounds, full=full, growth=growth,
+        seconds=seconds if growth else None, cpu_time=cpu_time, json=True,
+    )  # fmt: skip
     if growth:
-        grown = run_growth(config, seconds=seconds, show=True)
+        growth_curves = run_growth(config, seconds=seconds, show=True)
         if pictures is not None:
-            _draw(grown, f"{model or config.sizes[0]}, {config.dtypes[0]}", pictures)
-        typer.echo(json.dumps(growth_report(config, grown)) if as_json else growth_tables(grown))
+            _draw_growth(growth_curves, f"{model or config.sizes[0]}, {config.dtypes[0]}", pictures)
+        typer.echo(
+            json.dumps(growth_record(config, growth_curves, command)) if as_json else growth_tables(growth_curves)
+        )
         return
-    done = run_comparison(config, show=True)
-    typer.echo(json.dumps(done.as_dict()) if as_json else comparison_table(done.results, done.peaks))
+    comparison = run_comparison(config, show=True)
+    typer.echo(
+        json.dumps(comparison.as_record(command)) if as_json else comparison_table(comparison.results, comparison.peaks)
+    )
 
 
-def _draw(grown: dict[str, Growth], what: str, folder: Path) -> None:
+def _draw_growth(growth_curves: dict[str, Growth], label: str, folder: Path) -> None:
     from elmo.charts.line import Line, line_chart
     from elmo.files import atomic_file
 
     folder.mkdir(parents=True, exist_ok=True)
-    for name, one in grown.items():
-        line = Line(label=what, points=[(float(p.at), p.words_per_second, None) for p in one.points])
-        title = f"{what}: words a second by {one.says}"
-        drawn = line_chart(
-            f"growth-{name}", [line], title=title, x_label=one.says, y_label="words/s", log_x=True, from_zero=True
+    for name, curve in growth_curves.items():
+        line = Line(label=label, points=[(float(p.at), p.words_per_second, None) for p in curve.points])
+        title = f"{label}: words per second by {curve.says}"
+        svg = line_chart(
+            f"growth-{name}", [line], title=title, x_label=curve.says, y_label="words/s", log_x=True, from_zero=True
         )
         with atomic_file(folder / f"growth_{name}.svg") as partial:
-            partial.write_text(drawn, encoding="utf-8")
+            partial.write_text(svg, encoding="utf-8")
 
 
 def _words(text: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""The command a record was asked for with, kept in it so that it can be asked for again."""
+"""The command line as text, stored in a record so that its run can be repeated."""
 
 from __future__ import annotations
 
@@ -7,14 +7,17 @@ from collections.abc import Iterator
 
 
 def command_line(verb: str, *words: str, **options: object) -> str:
-    """`elmo VERB words --options`; True is a flag, a list one option for each, None and False were not given."""
-    return shlex.join(["elmo", verb, *words, *(part for pair in options.items() for part in _option(*pair))])
+    """The text `elmo VERB words --options`, quoted for a shell.
+
+    True becomes a flag without a value, a list becomes one option per item; None and False are left out.
+    """
+    return shlex.join(["elmo", verb, *words, *(word for option in options.items() for word in _option_words(*option))])
 
 
-def _option(name: str, value: object) -> Iterator[str]:
+def _option_words(name: str, value: object) -> Iterator[str]:
     flag = f"-{name}" if len(name) == 1 else f"--{name.replace('_', '-')}"
-    for one in value if isinstance(value, list) else [value]:
-        if one is True:
+    for item in value if isinstance(value, list) else [value]:
+        if item is True:
             yield flag
-        elif one is not None and one is not False:
-            yield from (flag, str(one))
+        elif item is not None and item is not False:
+            yield from (flag, str(item))

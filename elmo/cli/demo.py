@@ -1,4 +1,4 @@
-"""`elmo demo`: what ELMo is for, in seconds: a word in context, its neighbours, substitutes, scores, a picture."""
+"""`elmo demo`: what contextual vectors are good for: senses, neighbours, substitutes, sentence scores, a chart."""
 
 from __future__ import annotations
 
@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from elmo.cli.command_line import command_line
+from elmo.cli.similar import mark_word
+
 if TYPE_CHECKING:
     import numpy as np
 
@@ -17,7 +20,7 @@ if TYPE_CHECKING:
 
 EXAMPLE = "elmo demo"
 
-SHOWN = "bank"  # the word that is looked at closely
+WORD = "bank"  # shown in detail
 SCRAMBLED = "river the of bank far the towards slowly drifted boat The ."  # the words of ORDERED
 ORDERED = "The boat drifted slowly towards the far bank of the river ."
 PICTURE = Path("elmo-demo.svg")
@@ -25,131 +28,143 @@ PICTURE = Path("elmo-demo.svg")
 
 def run(
     model: Annotated[str, typer.Option(help="Name, folder or file of the model.")] = "default",
-    out: Annotated[Path | None, typer.Option(help=f"Where the picture goes; without, {PICTURE}.")] = None,
+    out: Annotated[Path | None, typer.Option(help=f"SVG file for the picture; {PICTURE} by default.")] = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, mps.")] = "auto",
-    as_json: Annotated[bool, typer.Option("--json", help="All of it as JSON; the picture only with --out.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print all results as JSON; the picture is drawn only with --out.")
+    ] = False,
 ) -> None:
-    """Show what contextual vectors tell apart, and what the language model behind them expects."""
+    """Show how contextual vectors separate word senses, and what the language model predicts."""
     import elmo
-    from elmo.analysis.contexts import all_uses, layers_of, vectors_of
+    from elmo.analysis.contexts import all_uses, sentence_layers, word_vectors
+    from elmo.records import make_record
 
     embedder = elmo.load(model, device=device)
     uses = all_uses()
-    layers = layers_of(embedder, uses)
-    vectors = vectors_of(uses, layers)  # (L+1, N, D)
-    facts: dict[str, Any] = {"model": embedder.name, "trained": embedder.trained}
-    facts["senses"] = _senses(uses, vectors)
-    facts["neighbours"] = _neighbours(uses, layers, vectors)
-    facts["language_model"] = _language_model(embedder, uses)
-    facts["plane"] = _plane(uses, vectors)
+    layers = sentence_layers(embedder, uses)
+    vectors = word_vectors(uses, layers)  # (L+1, N, D)
+    results: dict[str, Any] = {
+        "model": embedder.name,
+        "trained": embedder.trained,
+        "senses": _senses(uses, vectors),
+        "neighbours": _neighbours(uses, layers, vectors),
+        "language_model": _language_model(embedder, uses),
+        "plane": _plane(uses, vectors),
+    }
     path = out or (None if as_json else PICTURE)
     if path is not None:
         _draw(path, uses, vectors)
-        facts["picture"] = str(path)
+        results["picture"] = str(path)
     if as_json:
-        print(json.dumps(facts, ensure_ascii=False))
+        command = command_line("demo", model=model, json=True)
+        print(json.dumps(make_record("demo", results, command=command), ensure_ascii=False))
         return
     print(f"{embedder}\n")
     if not embedder.trained:
         print(
-            "This model is untrained: its vectors show the machinery, not the language. Give --model a trained one.\n"
+            "This model is untrained: its vectors have no meaning. Use --model with a trained model for real results.\n"
         )
-    _print_senses(facts["senses"], [use for use in uses if use.word == SHOWN])
-    _print_neighbours(facts["neighbours"])
-    _print_language_model(facts["language_model"])
+    _print_senses(results["senses"], [use for use in uses if use.word == WORD])
+    _print_neighbours(results["neighbours"])
+    _print_language_model(results["language_model"])
     _print_map(uses, vectors, path)
 
 
+def _rows_by_word(uses: list[Use]) -> dict[str, list[int]]:
+    """Word -> the numbers of its uses."""
+    rows: dict[str, list[int]] = {}
+    for row, use in enumerate(uses):
+        rows.setdefault(use.word, []).append(row)
+    return rows
+
+
 def _senses(uses: list[Use], vectors: np.ndarray) -> dict[str, list[dict[str, float]]]:
-    """Word -> for each layer, how far apart its senses are."""
+    """Word -> for each layer, how well it separates the word's senses."""
     from dataclasses import asdict
 
-    from elmo.analysis.separation import separation
+    from elmo.analysis.contexts import separation
 
-    found = {}
-    for word in dict.fromkeys(use.word for use in uses):
-        rows = [row for row, use in enumerate(uses) if use.word == word]
-        senses = [uses[row].sense for row in rows]
-        found[word] = [asdict(separation(layer[rows], senses)) for layer in vectors]
-    return {word: [{k: round(v, 4) for k, v in layer.items()} for layer in layers] for word, layers in found.items()}
+    senses = {}
+    for word, rows in _rows_by_word(uses).items():
+        layers = [asdict(separation(layer[rows], [uses[row].sense for row in rows])) for layer in vectors]
+        senses[word] = [{name: round(value, 4) for name, value in layer.items()} for layer in layers]
+    return senses
 
 
 def _neighbours(uses: list[Use], layers: list[np.ndarray], vectors: np.ndarray, k: int = 4) -> list[dict[str, Any]]:
-    """For one use of each sense: the nearest words among all the sentences, layer by layer."""
+    """For the first use of each sense of WORD: the k nearest words of all sentences, by layer."""
     import numpy as np
 
     from elmo.embed.pool import normalize
 
-    places = [(row, place) for row, use in enumerate(uses) for place in range(len(use.tokens))]
-    found = []
-    asked = {use.sense: row for row, use in reversed(list(enumerate(uses))) if use.word == SHOWN}
-    for query in sorted(asked.values()):
+    places = [(row, position) for row, use in enumerate(uses) for position in range(len(use.tokens))]
+    first_uses = {use.sense: row for row, use in reversed(list(enumerate(uses))) if use.word == WORD}
+    results = []
+    for query in sorted(first_uses.values()):
         by_layer = []
         for layer in range(len(vectors)):
-            words = normalize(np.concatenate([sentence[layer] for sentence in layers]))  # (all tokens, D)
-            scores = words @ normalize(vectors[layer, query])
-            best: list[dict[str, Any]] = []
-            for at in np.argsort(-scores, kind="stable"):
-                row, place = places[at]
-                # without context a word's own uses are all alike: there, only other words say anything
-                is_same = uses[row].tokens[place] == SHOWN if layer == 0 else (row == query)
-                if not is_same and len(best) < k:
-                    best.append({"score": round(float(scores[at]), 3), "sentence": row, "position": place})
-                    best[-1]["shown"] = _around(uses[row].tokens, place)
-            by_layer.append(best)
-        found.append({"query": _around(uses[query].tokens, uses[query].position, 99), "layers": by_layer})
-    return found
+            words = normalize(np.concatenate([sentence[layer] for sentence in layers]))  # (N, D)
+            scores = words @ normalize(vectors[layer, query])  # (N,)
+            nearest: list[dict[str, Any]] = []
+            for word_row in np.argsort(-scores, kind="stable"):
+                row, position = places[word_row]
+                # without context all uses of a word are equal, so layer 0 shows only other words
+                is_same = uses[row].tokens[position] == WORD if layer == 0 else (row == query)
+                if not is_same and len(nearest) < k:
+                    score = round(float(scores[word_row]), 3)
+                    shown = mark_word(uses[row].tokens, position, 4)
+                    nearest.append({"score": score, "sentence": row, "position": position, "shown": shown})
+            by_layer.append(nearest)
+        results.append({"query": mark_word(uses[query].tokens, uses[query].position, 99), "layers": by_layer})
+    return results
 
 
 def _language_model(embedder: Embedder, uses: list[Use], k: int = 8) -> dict[str, Any] | None:
-    """Substitutes in two contexts and the scores of an ordered and a scrambled sentence; None without a softmax."""
+    """Substitutes of WORD in two contexts, and scores of an ordered and a scrambled sentence; None without softmax."""
     from elmo.embed.lm import LanguageModel
 
     if embedder.model.head is None:
         return None
     lm = LanguageModel(embedder)
-    places = []
-    for sense in dict.fromkeys(use.sense for use in uses if use.word == SHOWN):
-        use = next(use for use in uses if (use.word, use.sense) == (SHOWN, sense))
+    substitutes = []
+    for sense in dict.fromkeys(use.sense for use in uses if use.word == WORD):
+        use = next(use for use in uses if (use.word, use.sense) == (WORD, sense))
         words = lm.substitutes(list(use.tokens), use.position, k=k)[0]
-        places.append({"sentence": _around(use.tokens, use.position, 99), "words": [s.word for s in words]})
+        substitutes.append({"sentence": mark_word(use.tokens, use.position, 99), "words": [s.word for s in words]})
     scored = []
     for scores in lm.scores([ORDERED.split(), SCRAMBLED.split()]):
         loss = -(scores.forward.sum() + scores.backward.sum()) / (2 * len(scores.forward))
         scored.append({"sentence": " ".join(scores.tokens), "log_prob": scores.log_prob, "perplexity": math.exp(loss)})
-    return {"substitutes": places, "scores": scored}
+    return {"substitutes": substitutes, "scores": scored}
 
 
 def _plane(uses: list[Use], vectors: np.ndarray) -> dict[str, dict[str, Any]]:
-    """Word -> its uses' senses, and for each layer their places on two principal components."""
-    from elmo.charts.word_map import plane
+    """Word -> the senses of its uses, and for each layer their coordinates on two principal components."""
+    from elmo.charts.word_map import project_to_plane
 
-    found = {}
-    for word in dict.fromkeys(use.word for use in uses):
-        rows = [row for row, use in enumerate(uses) if use.word == word]
-        points = [[[round(float(x), 3) for x in point] for point in plane(layer[rows])] for layer in vectors]
-        found[word] = {"senses": [uses[row].sense for row in rows], "points": points}
-    return found
+    planes = {}
+    for word, rows in _rows_by_word(uses).items():
+        layers = [project_to_plane(layer[rows]) for layer in vectors]
+        points = [[[round(float(x), 3) for x in point] for point in layer] for layer in layers]
+        planes[word] = {"senses": [uses[row].sense for row in rows], "points": points}
+    return planes
 
 
 def _draw(path: Path, uses: list[Use], vectors: np.ndarray) -> None:
-    from elmo.charts.word_map import as_svg
+    from elmo.charts.word_map import word_map
     from elmo.files import atomic_file
 
-    words = {}
-    for word in dict.fromkeys(use.word for use in uses):
-        rows = [row for row, use in enumerate(uses) if use.word == word]
-        words[word] = (vectors[:, rows], [uses[row].sense for row in rows])
+    words = {word: (vectors[:, rows], [uses[row].sense for row in rows]) for word, rows in _rows_by_word(uses).items()}
+    picture = word_map("elmo-demo", words, title="Eight uses of each word, by layer: two principal components")
     with atomic_file(path) as partial:
-        picture = as_svg(words, "Eight uses of each word, by layer: two principal components")
         partial.write_text(picture, encoding="utf-8", newline="\n")
 
 
 def _print_senses(senses: dict[str, list[dict[str, float]]], shown: list[Use]) -> None:
-    print(f"1  One word, different contexts: {SHOWN!r}\n")
+    print(f"1  One word, different contexts: {WORD!r}\n")
     for number, use in enumerate(shown, start=1):
         print(f"   {number}  {use.sense:6}  {' '.join(use.tokens)}")
-    num_layers = len(senses[SHOWN])
+    num_layers = len(senses[WORD])
     print("\n   Mean cosine of two uses of a word, in the same sense / in different senses\n")
     print(f"   {'':8}" + "".join(f"{f'layer {layer}':>16}" for layer in range(num_layers)))
     for word, layers in senses.items():
@@ -161,37 +176,31 @@ def _print_senses(senses: dict[str, list[dict[str, float]]], shown: list[Use]) -
 
 def _print_neighbours(neighbours: list[dict[str, Any]]) -> None:
     print("\n2  Nearest words in context, among all the sentences of this demo (layer 0: among other words)")
-    for found in neighbours:
-        print(f"\n   {found['query']}")
-        for layer, best in enumerate(found["layers"]):
-            for number, one in enumerate(best):
+    for query in neighbours:
+        print(f"\n   {query['query']}")
+        for layer, nearest in enumerate(query["layers"]):
+            for number, one in enumerate(nearest):
                 print(f"   {f'layer {layer}' if number == 0 else '':8} {one['score']:5.2f}  {one['shown']}")
 
 
-def _print_language_model(facts: dict[str, Any] | None) -> None:
-    print("\n3  What the language model expects in the word's place")
-    if facts is None:
+def _print_language_model(results: dict[str, Any] | None) -> None:
+    print("\n3  What the language model predicts in place of the word")
+    if results is None:
         print("\n   This model has no softmax: it cannot predict words or score sentences.")
         return
-    for place in facts["substitutes"]:
-        print(f"\n   {place['sentence']}\n     {', '.join(place['words'])}")
+    for one in results["substitutes"]:
+        print(f"\n   {one['sentence']}\n     {', '.join(one['words'])}")
     print("\n4  A sentence, and its words scrambled\n")
-    for row in facts["scores"]:
+    for row in results["scores"]:
         print(f"   log-probability {row['log_prob']:8.1f}   perplexity {row['perplexity']:10,.1f}   {row['sentence']}")
 
 
 def _print_map(uses: list[Use], vectors: np.ndarray, path: Path | None) -> None:
-    from elmo.charts.word_map import as_text, plane
+    from elmo.charts.word_map import as_text, project_to_plane
 
-    rows = [row for row, use in enumerate(uses) if use.word == SHOWN]
+    rows = [row for row, use in enumerate(uses) if use.word == WORD]
     labels = [f"{uses[row].sense}{number}" for number, row in enumerate(rows, start=1)]
-    print(f"\n5  The eight uses of {SHOWN!r} in the top layer (two principal components)\n")
-    for line in as_text(plane(vectors[-1, rows]), labels):
+    print(f"\n5  The eight uses of {WORD!r} in the top layer (two principal components)\n")
+    for line in as_text(project_to_plane(vectors[-1, rows]), labels):
         print(f"   {line}")
     print(f"\n   All words, all layers: {path}")
-
-
-def _around(tokens: tuple[str, ...], position: int, width: int = 4) -> str:
-    from elmo.cli.similar import marked
-
-    return marked(tokens, position, width)

@@ -1,4 +1,4 @@
-"""`elmo doctor`: what a bug report needs about this machine."""
+"""`elmo doctor`: prints versions and devices, and compares this machine's vectors with the reference vectors."""
 
 from __future__ import annotations
 
@@ -22,11 +22,15 @@ LIBRARIES = ("torch", "numpy", "h5py", "safetensors", "typer")
 
 def run(
     device: Annotated[
-        str, typer.Option(help="Replay the golden vectors on this device: auto, cpu, cuda, mps.")
+        str, typer.Option(help="Device on which the reference vectors are recomputed: auto, cpu, cuda, mps.")
     ] = "auto",
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object instead of a table.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")] = False,
 ) -> None:
-    """Show versions, threads, devices and free disk, and replay the references' golden vectors on this machine."""
+    """Print versions, threads, devices and free disk space, and recompute the reference vectors on this machine.
+
+    Bug reports should contain this output. The line `golden` compares the vectors of this machine with those of
+    allenai/bilm-tf and allenai/allennlp; a difference above the limit is marked WRONG and gives exit code 1.
+    """
     facts = machine_facts()
     if "torch_error" not in facts:
         facts["golden"] = golden_facts(device)
@@ -34,26 +38,27 @@ def run(
         typer.echo(json.dumps(facts))
     else:
         for name, value in facts.items():
-            shown = ", ".join(value) if isinstance(value, list) else value
-            typer.echo(f"{name:<16} {shown}")
+            text = ", ".join(value) if isinstance(value, list) else value
+            typer.echo(f"{name:<16} {text}")
     if "torch_error" in facts or any(line.startswith("WRONG") for line in facts["golden"]):
         raise typer.Exit(1)
 
 
 def golden_facts(device: str) -> list[str]:
-    """One line for each golden model: how far from the published vectors this machine lands."""
+    """One line per reference model: the largest difference from the published vectors on this machine."""
     from elmo.embed.load import choose_device
     from elmo.embed.selftest import SENTENCES, replay
 
     lines = []
     for model in SENTENCES:
-        found = replay(model, device=choose_device(device))
-        lines.append(f"{'ok' if found.passed else 'WRONG'} {model} on {found.device} differs by {found.difference:.1e}")
+        result = replay(model, device=choose_device(device))
+        verdict = "ok" if result.passed else "WRONG"
+        lines.append(f"{verdict} {model} on {result.device} (largest difference {result.difference:.1e})")
     return lines
 
 
 def machine_facts() -> dict[str, Any]:
-    """Name -> number, string or list of strings, in the order they are shown."""
+    """Facts about this machine, name -> number, string or list of strings, in display order."""
     facts: dict[str, Any] = {
         "elmo": __version__,
         "python": platform.python_version(),
@@ -67,7 +72,7 @@ def machine_facts() -> dict[str, Any]:
     facts["omp_wait_policy"] = os.environ.get("OMP_WAIT_POLICY", "")
     try:
         import torch
-    except (ImportError, OSError) as error:  # OSError: a shared library it needs is missing or damaged
+    except (ImportError, OSError) as error:  # OSError: a shared library that torch needs is missing or damaged
         facts["torch_error"] = str(error).splitlines()[0]
         return facts
     facts["torch_threads"] = torch.get_num_threads()
@@ -85,5 +90,5 @@ def _version(library: str) -> str:
 
 
 def _usable_cores() -> int:
-    # a container or taskset may leave fewer cores than the machine has; not every system can tell
+    # a container or taskset may restrict the process to fewer cores than the machine has; some systems cannot tell
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -1,14 +1,14 @@
-"""`elmo embed`: a file of sentences to a file of vectors."""
+"""`elmo embed`: embeds a file of sentences and writes a file of vectors."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
-import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from elmo.cli.options import print_status
 from elmo.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -18,40 +18,75 @@ EXAMPLE = "elmo embed corpus.txt corpus.hdf5 --model small --layers all --dtype 
 
 
 def run(
-    source: Annotated[str, typer.Argument(metavar="IN", help='One sentence a line; .gz .bz2 .xz .zst; "-": stdin.')],
-    target: Annotated[str, typer.Argument(metavar="OUT", help='The file to write; "-": jsonl to stdout.')],
-    model: Annotated[str | None, typer.Option("--model", "-m", help="A name, folder, zip or file.")] = None,
-    weights: Annotated[str | None, typer.Option(help="Weights file, where --model is an options file.")] = None,
+    source: Annotated[
+        str,
+        typer.Argument(metavar="IN", help='Input with one sentence per line (.gz .bz2 .xz .zst too); "-" is stdin.'),
+    ],
+    target: Annotated[str, typer.Argument(metavar="OUT", help='Output file; "-" writes JSON lines to stdout.')],
+    model: Annotated[
+        str | None,
+        typer.Option("--model", "-m", help="Model: a name, folder, zip or file. Default: the shipped model."),
+    ] = None,
+    weights: Annotated[str | None, typer.Option(help="Weights file, if --model is an options file.")] = None,
     tokenizer: Annotated[
-        str, typer.Option(help="default, spacy:LANG, moses:LANG; whitespace for text that is tokenised already.")
+        str,
+        typer.Option(
+            help="Tokenizer: default, spacy:LANG, moses:LANG, or whitespace if the text is already tokenised."
+        ),
     ] = "default",
     layers: Annotated[
-        str | None, typer.Option(help="all (unless given), top, average, a number from 0, or weights w0,w1,w2.")
+        str | None,
+        typer.Option(
+            help="Layers to write: all, top, average, a layer number from 0, or mixing weights w0,w1,w2. Default: all."
+        ),
     ] = None,
-    pool: Annotated[str | None, typer.Option(help="mean or max: one vector a sentence.")] = None,
+    pool: Annotated[
+        str | None, typer.Option(help="Pooling over the words: mean or max. Writes one vector per sentence.")
+    ] = None,
     format_name: Annotated[
-        str | None, typer.Option("--format", help="hdf5, npz, safetensors, parquet, jsonl; else by OUT's suffix.")
+        str | None,
+        typer.Option(
+            "--format", help="Output format: hdf5, npz, safetensors, parquet, jsonl. Default: by the suffix of OUT."
+        ),
     ] = None,
-    dtype: Annotated[str, typer.Option(help="Of the vectors in OUT: float32, float16.")] = "float32",
+    dtype: Annotated[str, typer.Option(help="Number type of the vectors in OUT: float32, float16.")] = "float32",
     compute_dtype: Annotated[
-        str, typer.Option(help="Of the computation: float32, bfloat16, int8, float16, float64.")
+        str, typer.Option(help="Number type of the computation: float32, bfloat16, int8, float16, float64.")
     ] = "float32",
-    state: Annotated[str, typer.Option(help="What a sentence starts from: reset, warm, carry.")] = "reset",
-    device: Annotated[str | None, typer.Option(help="auto (unless given), cpu, cuda, cuda:1, mps.")] = None,
-    errors: Annotated[str, typer.Option(help="Bytes that are not UTF-8: strict, replace.")] = "strict",
-    resume: Annotated[bool, typer.Option("--resume", help="Continue what a stopped run left in OUT.parts.")] = False,
-    shard: Annotated[str | None, typer.Option(metavar="I/N", help="Only part I of N; then `elmo merge OUT`.")] = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace OUT, forget a stopped run.")] = False,
-    force: Annotated[bool, typer.Option("--force", help="Begin even if the disk looks too small.")] = False,
-    batch_size: Annotated[int, typer.Option(help="Most sentences at once.")] = 256,
-    block_tokens: Annotated[int, typer.Option(help="Most tokens of a block: what a killed run loses.")] = 16384,
+    state: Annotated[
+        str,
+        typer.Option(
+            help="LSTM state at the start of a sentence: reset (zeros), warm (after a fixed text), carry (continued)."
+        ),
+    ] = "reset",
+    device: Annotated[str | None, typer.Option(help="Device: auto, cpu, cuda, cuda:1, mps. Default: auto.")] = None,
+    errors: Annotated[
+        str, typer.Option(help="Handling of bytes that are not UTF-8: strict (stop) or replace.")
+    ] = "strict",
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Continue an interrupted run from the blocks in OUT.parts.")
+    ] = False,
+    shard: Annotated[
+        str | None,
+        typer.Option(metavar="I/N", help="Embed only part I of N. `elmo merge OUT` joins the parts afterwards."),
+    ] = None,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace OUT and discard the blocks of an interrupted run.")
+    ] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Start even if the free disk space seems insufficient.")
+    ] = False,
+    batch_size: Annotated[int, typer.Option(help="Maximum number of sentences per batch.")] = 256,
+    block_tokens: Annotated[
+        int, typer.Option(help="Maximum number of tokens per block; a killed run loses at most one block.")
+    ] = 16384,
     use_sentence_keys: Annotated[
-        bool, typer.Option("--use-sentence-keys", help="hdf5: name datasets by sentence, not by number.")
+        bool, typer.Option("--use-sentence-keys", help="hdf5: name each dataset by its sentence, not by its number.")
     ] = False,
     forget_sentences: Annotated[
-        bool, typer.Option("--forget-sentences", help="hdf5: leave sentence_to_index out.")
+        bool, typer.Option("--forget-sentences", help="hdf5: do not write the dataset sentence_to_index.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="At the end, one JSON object on stdout.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print a summary as one JSON object on stdout.")] = False,
     old_all: Annotated[bool, typer.Option("--all", hidden=True)] = False,
     old_top: Annotated[bool, typer.Option("--top", hidden=True)] = False,
     old_average: Annotated[bool, typer.Option("--average", hidden=True)] = False,
@@ -59,22 +94,22 @@ def run(
     weight_file: Annotated[str | None, typer.Option("--weight-file", hidden=True)] = None,
     cuda_device: Annotated[int | None, typer.Option("--cuda-device", hidden=True)] = None,
 ) -> None:
-    """Embed a file, one sentence a line, into a file of vectors.
+    """Embed a file with one sentence per line and write the vectors to a file.
 
-    OUT's suffix says the format: .hdf5 (as `allennlp elmo` wrote it), .npz, .safetensors, .parquet, .jsonl (also .gz
-    .bz2 .xz .zst). Raw text is tokenised; for text that is tokenised already pass --tokenizer whitespace. A run that
-    is stopped keeps its finished blocks in OUT.parts: the same command with --resume continues it and gives the same
-    bytes. The old flags --all --top --average --options-file --weight-file --cuda-device work too.
+    The suffix of OUT selects the format: .hdf5 (the layout of `allennlp elmo`), .npz, .safetensors, .parquet, .jsonl
+    (also .gz .bz2 .xz .zst). Raw text is tokenised; pass --tokenizer whitespace if the text is already tokenised.
+    An interrupted run leaves its finished blocks in OUT.parts; the same command with --resume continues it and writes
+    the same bytes. AllenNLP's flags --all --top --average --options-file --weight-file --cuda-device are accepted too.
     """
     from elmo.embed.dump.options import DumpOptions, parse_shard
     from elmo.embed.dump.target import check_target
 
-    named = [name for name, on in (("all", old_all), ("top", old_top), ("average", old_average)) if on]
-    device_name = None if cuda_device is None else "cpu" if cuda_device < 0 else f"cuda:{cuda_device}"
+    old_layers = [name for name, is_set in (("all", old_all), ("top", old_top), ("average", old_average)) if is_set]
+    old_device = None if cuda_device is None else "cpu" if cuda_device < 0 else f"cuda:{cuda_device}"
     if errors not in ("strict", "replace"):
         raise ConfigError(f"--errors is {errors!r}; expected strict or replace.")
     options = DumpOptions(
-        layers=_one("--layers, --all, --top, --average", layers, *named) or "all",
+        layers=_single_value("--layers, --all, --top, --average", layers, *old_layers) or "all",
         dtype=dtype,
         pool=pool,
         format=format_name,
@@ -89,45 +124,39 @@ def run(
         block_tokens=block_tokens,
         show_progress=True,
     )
-    model_name = _one("--model and --options-file", model, options_file) or "default"
-    weights_name = _one("--weights and --weight-file", weights, weight_file)
-    chosen_device = _one("--device and --cuda-device", device, device_name) or "auto"
-    check_target(source, target, options)  # before the seconds that torch and the model take
+    model_name = _single_value("--model and --options-file", model, options_file) or "default"
+    weights_name = _single_value("--weights and --weight-file", weights, weight_file)
+    device_name = _single_value("--device and --cuda-device", device, old_device) or "auto"
+    check_target(source, target, options)  # before torch and the model are loaded, which takes seconds
 
     from elmo.embed.dump.job import dump
     from elmo.embed.load import load
 
-    embedder = load(
-        model_name, weights_name, device=chosen_device, dtype=compute_dtype, tokenizer=tokenizer, state=state
-    )
-    summary = dump(embedder, source, target, options, say=_say)
-    _report(summary, shard, as_json)
+    embedder = load(model_name, weights_name, device=device_name, dtype=compute_dtype, tokenizer=tokenizer, state=state)
+    summary = dump(embedder, source, target, options, say=print_status)
+    _print_summary(summary, shard, as_json)
 
 
-def _report(summary: DumpSummary, shard: str | None, as_json: bool) -> None:
-    done = (
+def _print_summary(summary: DumpSummary, shard: str | None, as_json: bool) -> None:
+    text = (
         f"{summary.path}: {summary.lines:,} lines, {summary.tokens:,} tokens, {summary.bytes / 1e6:,.1f} MB, "
         f"{summary.seconds:.1f} s, {summary.tokens_per_second:,.0f} tokens/s"
     )
     if shard is not None:
-        done = (
+        text = (
             f"shard {shard}: {summary.blocks:,} blocks, {summary.tokens:,} tokens, {summary.tokens_per_second:,.0f} "
-            "tokens/s; when all shards are done: elmo merge OUT"
+            "tokens/s; when all shards are complete, run: elmo merge OUT"
         )
     facts = json.dumps(dataclasses.asdict(summary) | {"shard": shard})
     if as_json and summary.path != "-":
         typer.echo(facts)
     else:
-        _say(facts if as_json else done)
+        print_status(facts if as_json else text)
 
 
-def _one(flags: str, *given: str | None) -> str | None:
-    values = [value for value in given if value is not None]
-    if len(values) > 1:
-        raise ConfigError(f"{flags} say the same thing; give one of them.")
-    return values[0] if values else None
-
-
-def _say(text: str) -> None:
-    if sys.stderr is not None:
-        print(text, file=sys.stderr, flush=True)
+def _single_value(flags: str, *values: str | None) -> str | None:
+    """The only value that is not None, or None; more than one is an error that names the flags."""
+    given = [value for value in values if value is not None]
+    if len(given) > 1:
+        raise ConfigError(f"{flags} set the same option; give only one of them.")
+    return given[0] if given else None

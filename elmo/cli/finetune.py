@@ -1,4 +1,4 @@
-"""`elmo finetune`: a trained model taken further on the text of a domain."""
+"""`elmo finetune`: continues the training of a model on text of another domain."""
 
 from __future__ import annotations
 
@@ -8,7 +8,21 @@ from typing import Annotated, Any
 
 import typer
 
-from elmo.cli.pretrain import assignment, finish, given, say, seconds, split
+from elmo.cli.options import (
+    Assignments,
+    Device,
+    Rows,
+    Seed,
+    StopAfter,
+    Tokenize,
+    Workers,
+    drop_unset,
+    heldout_settings,
+    parse_assignment,
+    parse_duration,
+    print_status,
+)
+from elmo.cli.pretrain import report_stop
 from elmo.errors import ConfigError
 
 EXAMPLE = "elmo finetune my-model/ medical/*.txt --out medical-run/ --heldout medical-test.txt --also news-test.txt"
@@ -16,40 +30,46 @@ EXAMPLE = "elmo finetune my-model/ medical/*.txt --out medical-run/ --heldout me
 
 def run(
     model: Annotated[str, typer.Argument(help="Name, folder or file of the model to start from.")],
-    files: Annotated[list[str], typer.Argument(help="Text of the domain: files or globs, compressed by suffix.")],
-    out: Annotated[Path, typer.Option(help="Folder of the run; run again to continue.")] = Path("finetuned"),
-    tokenize: Annotated[
-        str | None, typer.Option(help="Tokenizer for raw text; without, one tokenised sentence a line.")
-    ] = None,
+    files: Annotated[list[str], typer.Argument(help="Text of the new domain: files or globs (.gz .bz2 .xz .zst too).")],
+    out: Annotated[Path, typer.Option(help="Folder of the run; the same command resumes it.")] = Path("finetuned"),
+    tokenize: Tokenize = None,
     heldout: Annotated[
-        str | None, typer.Option(help="Files of the domain (with commas) or a share, to measure on.")
+        str | None,
+        typer.Option(help="Held-out text of the new domain: files separated by commas, or a share of the sentences."),
     ] = None,
-    also: Annotated[list[str] | None, typer.Option(help="Held-out text of the old domain, measured as well.")] = None,
-    new_words: Annotated[int, typer.Option(min=0, help="At most so many new words in the softmax.")] = 50_000,
-    min_count: Annotated[int, typer.Option(min=1, help="A new word occurs at least so often.")] = 5,
-    epochs: Annotated[float, typer.Option(help="Passes over the text.")] = 1.0,
-    max_steps: Annotated[int | None, typer.Option(help="Updates, instead of epochs.")] = None,
-    stop_after: Annotated[str | None, typer.Option(help="Stop and save after a time: 90s, 30m, 2h.")] = None,
-    rows: Annotated[int | None, typer.Option(help="Rows of running text a step.")] = None,
-    lr: Annotated[float, typer.Option(help="Highest learning rate.")] = 5e-4,
-    seed: Annotated[int | None, typer.Option(help="Of everything left to chance.")] = None,
-    device: Annotated[str | None, typer.Option(help="auto, cpu, cuda.")] = None,
-    workers: Annotated[int | None, typer.Option(help="Processes that prepare the text; without, all cores.")] = None,
-    set_: Annotated[list[str] | None, typer.Option("--set", help="Any other setting: section.key=value.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="The report as JSON on standard output.")] = False,
+    also: Annotated[
+        list[str] | None, typer.Option(help="Held-out text of the old domain, measured before and after as well.")
+    ] = None,
+    new_words: Annotated[
+        int, typer.Option(min=0, help="Maximum number of new words that get a row in the softmax.")
+    ] = 50_000,
+    min_count: Annotated[int, typer.Option(min=1, help="Minimum count of a new word in the text.")] = 5,
+    epochs: Annotated[float, typer.Option(help="Number of passes over the text.")] = 1.0,
+    max_steps: Annotated[int | None, typer.Option(help="Number of updates; replaces --epochs.")] = None,
+    stop_after: StopAfter = None,
+    rows: Rows = None,
+    lr: Annotated[float, typer.Option(help="Maximum learning rate.")] = 5e-4,
+    seed: Seed = None,
+    device: Device = None,
+    workers: Workers = None,
+    set_: Assignments = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON on stdout.")] = False,
 ) -> None:
-    """Fine-tune a model on domain text; new words get softmax rows, the report shows before and after."""
+    """Continue the training of a model on text of another domain and report perplexity before and after.
+
+    Frequent words that the softmax does not contain get new rows in it.
+    """
     from elmo.pretrain.config import make_config
     from elmo.pretrain.finetune import finetune
     from elmo.weights.lookup import find_model
 
     if not files:
-        raise ConfigError("No text was given.", f"Name files: {EXAMPLE}")
-    flags: dict[str, Any] = {"data": {"files": files, "reading": {"tokenize": tokenize}, **split(heldout)}}
+        raise ConfigError("No text files were given.", f"Example: {EXAMPLE}")
+    flags: dict[str, Any] = {"data": {"files": files, "reading": {"tokenize": tokenize}, **heldout_settings(heldout)}}
     flags["train"] = {"epochs": epochs, "max_steps": max_steps, "rows": rows, "seed": seed, "device": device}
-    flags["train"]["stop_after"] = None if stop_after is None else seconds(stop_after)
+    flags["train"]["stop_after"] = None if stop_after is None else parse_duration(stop_after)
     flags["optim"] = {"lr": lr}
-    config = make_config(given(**flags), *map(assignment, set_ or ()))
+    config = make_config(drop_unset(**flags), *map(parse_assignment, set_ or ()))
     result, report = finetune(
         find_model(model),
         config,
@@ -58,19 +78,19 @@ def run(
         min_count=min_count,
         also=tuple(also or ()),
         num_workers=workers,
-        say=say,
+        say=print_status,
     )
     if as_json:
         print(json.dumps({"step": result.train.step, "stopped": result.train.reason, **report}))
     else:
         _print_change(report)
-    finish(result.train.reason, result.train.signal, out)
+    report_stop(result.train.reason, result.train.signal, out)
 
 
 def _print_change(report: dict[str, Any]) -> None:
     before, after = report.get("before") or {}, report.get("after") or {}
     sources = after.get("by_source") or ({"text": after} if after else {})
     for name, row in sources.items():
-        old = (before.get("by_source") or {"text": before}).get(name, {})
-        start = f"{old['reset']['mean']:,.2f}" if "reset" in old else "no softmax"
+        row_before = (before.get("by_source") or {"text": before}).get(name, {})
+        start = f"{row_before['reset']['mean']:,.2f}" if "reset" in row_before else "no softmax"
         print(f"{name:28} perplexity (reset) {start} -> {row['reset']['mean']:,.2f}")

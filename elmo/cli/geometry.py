@@ -14,16 +14,20 @@ EXAMPLE = "elmo geometry text.txt --model my-model/ --out geometry.json"
 
 
 def run(
-    text: Annotated[Path, typer.Argument(help="Text, one sentence a line; compressed by suffix, - for stdin.")],
+    text: Annotated[Path, typer.Argument(help="Text with one sentence per line; compressed by suffix, - for stdin.")],
     model: Annotated[str, typer.Option(help="Name, folder or file of the model.")] = "default",
     tokenizer: Annotated[str, typer.Option(help="default, whitespace, spacy:LANG, moses:LANG.")] = "default",
-    limit: Annotated[int | None, typer.Option(min=1, help="Only the first so many sentences.")] = None,
-    min_count: Annotated[int, typer.Option(min=2, help="Occurrences a word needs.")] = 5,
+    limit: Annotated[
+        int | None, typer.Option(min=1, help="Number of sentences to read from the start; all by default.")
+    ] = None,
+    min_count: Annotated[
+        int, typer.Option(min=2, help="Minimum number of occurrences of a word; rarer words are ignored.")
+    ] = 5,
     out: Annotated[Path | None, typer.Option(help="Write the record to this file (JSON).")] = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, mps.")] = "auto",
     as_json: Annotated[bool, typer.Option("--json", help="Print the record instead of a table.")] = False,
 ) -> None:
-    """Measure anisotropy, self-similarity and likeness within sentences, layer by layer (Ethayarajh 2019)."""
+    """Measure anisotropy, self-similarity and similarity within sentences, by layer (Ethayarajh 2019)."""
     from dataclasses import asdict
     from itertools import islice
 
@@ -31,18 +35,16 @@ def run(
     from elmo.analysis.geometry import layer_geometry
     from elmo.embed.dump.target import check_place
     from elmo.embed.model_checksum import model_checksum
-    from elmo.files import atomic_file, sha256_file
+    from elmo.files import sha256_file
+    from elmo.records import make_record, write_record
     from elmo.text.lines import read_lines
 
     if out is not None:
-        check_place(out)  # before minutes of work
+        check_place(out)  # before the text is embedded, which takes minutes
     embedder = elmo.load(model, tokenizer=tokenizer, device=device)
     sentences = [[token.text for token in embedder.tokenize(line)] for line in islice(read_lines(text), limit)]
     layers = layer_geometry(embedder, sentences, min_count=min_count, show=True)
-    record = {
-        "command": command_line(
-            "geometry", text.name, model=model, tokenizer=tokenizer, min_count=min_count, limit=limit
-        ),
+    values = {
         "vectors": {
             "name": embedder.name,
             "sha256": model_checksum(embedder),
@@ -52,15 +54,15 @@ def run(
         "data": {"file": text.name, "sha256": None if str(text) == "-" else sha256_file(text)},
         "counts": {"sentences": len(sentences), "words": sum(map(len, sentences))},
         "geometry": [asdict(layer) for layer in layers],
-        "versions": {"elmo": elmo.__version__},
     }
+    command = command_line("geometry", text.name, model=model, tokenizer=tokenizer, min_count=min_count, limit=limit)
+    record = make_record("geometry", values, command=command)
     if out is not None:
-        with atomic_file(out) as partial:
-            partial.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+        write_record(out, record)
     if as_json:
         print(json.dumps(record))
         return
     print(f"{'layer':>5}  {'different words':>15}  {'same word':>9}  {'in its sentence':>15}  {'length':>8}")
-    for one in layers:
-        cosines = f"{one.anisotropy:15.3f}  {one.self_similarity:9.3f}  {one.sentence_similarity:15.3f}"
-        print(f"{one.layer:>5}  {cosines}  {one.norm:8.2f}")
+    for layer in layers:
+        cosines = f"{layer.anisotropy:15.3f}  {layer.self_similarity:9.3f}  {layer.sentence_similarity:15.3f}"
+        print(f"{layer.layer:>5}  {cosines}  {layer.norm:8.2f}")

@@ -1,11 +1,12 @@
-"""The `elmo` command: finds the asked verb, runs it, and turns whatever goes wrong into one line and an exit code.
+"""The entry point of the `elmo` command: it runs a verb and turns every error into one line and an exit code.
 
-A verb is a line in VERBS and a file `elmo/cli/<verb>.py` with a typed function `run` (typer makes the flags and the
-help from it) and a string EXAMPLE shown below the help. A verb of several commands has them in a dict COMMANDS, name:
-(function, example), and `run` holds what they share. Only the asked verb's file is imported, and no verb imports
-torch or numpy at its top, so help is quick.
+A verb is a line in VERBS and a file `elmo/cli/<verb>.py` with a typed function `run` (typer derives the flags and the
+help from it) and a string EXAMPLE, which is printed below the help. A verb with several commands lists them in a dict
+COMMANDS, name: (function, example); its `run` only carries the help of the group. Only the file of the requested verb
+is imported, and no verb imports torch or numpy at module level, so that `--help` is fast.
 
-Exit codes: 0 done, 1 failed, 2 asked wrongly, 3 done in part (a verb raises typer.Exit(3)), 130 Ctrl-C, 143 SIGTERM.
+Exit codes: 0 success, 1 failure, 2 usage error, 3 partial success (a verb raises typer.Exit(3)), 130 Ctrl-C,
+143 SIGTERM.
 """
 
 from __future__ import annotations
@@ -26,29 +27,29 @@ from elmo import __version__
 from elmo.errors import ElmoError
 
 VERBS = {  # verb: (module with `run` and EXAMPLE, one-line help)
-    "embed": ("elmo.cli.embed", "Embed a file, one sentence a line, into a file of vectors."),
-    "merge": ("elmo.cli.merge", "Put the shards of a bulk embedding together."),
-    "models": ("elmo.cli.models", "List the known models and which are on this machine."),
-    "info": ("elmo.cli.info", "Show what a model is made of."),
+    "embed": ("elmo.cli.embed", "Embed a file with one sentence per line and write the vectors to a file."),
+    "merge": ("elmo.cli.merge", "Merge the shards of a bulk embedding into one file."),
+    "models": ("elmo.cli.models", "List the known models and show which of them are on this machine."),
+    "info": ("elmo.cli.info", "Show the architecture, size and origin of a model."),
     "convert": ("elmo.cli.convert", "Convert a model between formats."),
-    "similar": ("elmo.cli.similar", "Find where a word is used as in a given sentence."),
-    "score": ("elmo.cli.score", "Score sentences and words with a model's own softmax."),
-    "demo": ("elmo.cli.demo", "Show what it is for: words in context, neighbours, substitutes, a picture."),
-    "prepare": ("elmo.cli.prepare", "Prepare text for pretraining: tokenise, count words, write shards."),
+    "similar": ("elmo.cli.similar", "Find uses of a word that are similar to its use in a given sentence."),
+    "score": ("elmo.cli.score", "Print log-probabilities of sentences and words under a model's softmax."),
+    "demo": ("elmo.cli.demo", "Demonstrate the package: words in context, neighbours, substitutes, a picture."),
+    "prepare": ("elmo.cli.prepare", "Prepare text for pretraining: tokenise it, count words and write shards."),
     "pretrain": ("elmo.cli.pretrain", "Train a biLM on your own text."),
-    "finetune": ("elmo.cli.finetune", "Take a model further on the text of a domain."),
-    "perplexity": ("elmo.cli.perplexity", "Measure how well a model predicts text."),
-    "task": ("elmo.cli.task", "Train, evaluate and use the six task models, with and without ELMo."),
-    "probe": ("elmo.cli.probe", "Measure what a model's layers know: parts of speech, names, senses."),
+    "finetune": ("elmo.cli.finetune", "Continue the training of a model on text of another domain."),
+    "perplexity": ("elmo.cli.perplexity", "Measure the perplexity of a model on text files."),
+    "task": ("elmo.cli.task", "Train, evaluate and apply the six task models, with and without ELMo."),
+    "probe": ("elmo.cli.probe", "Measure what each layer encodes: parts of speech, named entities, word senses."),
     "geometry": ("elmo.cli.geometry", "Measure how contextual each layer of a model is."),
-    "report": ("elmo.cli.report", "Put all tables and pictures of the paper, from saved records, on one page."),
-    "bench": ("elmo.cli.bench", "Measure how fast embedding is on this machine, beside other ways and the limit."),
-    "doctor": ("elmo.cli.doctor", "Check this machine: versions, devices, golden vectors."),
+    "report": ("elmo.cli.report", "Build one page with the tables and figures of the paper from saved records."),
+    "bench": ("elmo.cli.bench", "Measure embedding speed on this machine and compare implementations."),
+    "doctor": ("elmo.cli.doctor", "Check the installation: versions, devices and reference vectors."),
 }
 
 
 def main(args: list[str] | None = None) -> NoReturn:
-    """Runs the command line and exits."""
+    """Runs the command line and exits the process with its exit code."""
     words = list(sys.argv[1:] if args is None else args)
     debug = os.environ.get("ELMO_DEBUG", "") not in ("", "0")
     before_dashes = words[: words.index("--")] if "--" in words else words
@@ -59,7 +60,7 @@ def main(args: list[str] | None = None) -> NoReturn:
     try:
         code = _run_verb(words)
         if sys.stdout is not None:
-            sys.stdout.flush()  # a full disk shows here, not in the interpreter's last breath
+            sys.stdout.flush()  # a full disk is reported here instead of at interpreter shutdown
     except BaseException as error:
         if debug and not isinstance(error, (SystemExit, typer.Exit)):
             traceback.print_exc()
@@ -68,16 +69,17 @@ def main(args: list[str] | None = None) -> NoReturn:
 
 
 def _prepare_process() -> None:
-    # OpenMP threads that spin at barriers lose 10x as soon as another process wants a core; read when torch is imported
+    # OpenMP threads that spin at barriers become 10 times slower when another process needs a core; torch reads these
+    # variables when it is imported
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     os.environ.setdefault("GOMP_SPINCOUNT", "0")
     signal.signal(signal.SIGTERM, _exit_on_sigterm)
     if sys.stdout is not None and sys.stdout.errors == "strict":
-        sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # the real stdout, a TextIOWrapper
+        sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # stdout is a TextIOWrapper
 
 
 def _exit_on_sigterm(*_: object) -> NoReturn:
-    raise SystemExit(128 + signal.SIGTERM)  # unwinds, so that files in the making are removed
+    raise SystemExit(128 + signal.SIGTERM)  # unwinds the stack, so that unfinished files are removed
 
 
 def _run_verb(words: list[str]) -> int:
@@ -87,45 +89,45 @@ def _run_verb(words: list[str]) -> int:
     try:
         with group.make_context("elmo", words) as context:
             group.invoke(context)
-    except typer.Exit as end:
-        return end.exit_code
+    except typer.Exit as exit_request:
+        return exit_request.exit_code
     return 0
 
 
 def _explain(error: BaseException) -> int:
-    """Prints what the error means to a person, and gives the exit code."""
+    """Prints a message for the user and returns the exit code of the error."""
     if isinstance(error, SystemExit):
         return error.code if isinstance(error.code, int) else int(error.code is not None)
     if isinstance(error, ElmoError):
-        return _say(str(error), error.exit_code)
+        return _fail(str(error), error.exit_code)
     if isinstance(error, (KeyboardInterrupt, typer.Abort)):
-        return _say("interrupted", 130)
-    if isinstance(error, BrokenPipeError):  # the reader, head say, has seen enough
-        _drop_stdout()
+        return _fail("interrupted", 130)
+    if isinstance(error, BrokenPipeError):  # the reader of a pipe, for example `head`, has closed it
+        _discard_stdout()
         return 0
     if isinstance(error, OSError) and error.filename is None and error.errno in (errno.ENOSPC, errno.EIO, errno.EBADF):
-        _drop_stdout()
-        return _say(f"standard output cannot be written ({error.strerror})", 1)
+        _discard_stdout()
+        return _fail(f"standard output cannot be written ({error.strerror})", 1)
     if hasattr(error, "show") and hasattr(error, "exit_code"):  # typer's usage errors; their class is not public
         error.show()
         return int(error.exit_code)
-    what = " ".join(f"{type(error).__name__}: {error}".split())
-    return _say(f"internal error: {what} (run with --debug for the traceback)", 1)
+    description = " ".join(f"{type(error).__name__}: {error}".split())
+    return _fail(f"internal error: {description} (run with --debug for the traceback)", 1)
 
 
-def _say(message: str, code: int) -> int:
+def _fail(message: str, code: int) -> int:
     if sys.stderr is not None:
         print(f"elmo: {message}", file=sys.stderr)
     return code
 
 
-def _drop_stdout() -> None:
-    # what is still buffered can go nowhere; without this the interpreter tries again at exit and complains
+def _discard_stdout() -> None:
+    # buffered output cannot be written; without this the interpreter tries again at exit and prints an error
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 
 class _Verbs(TyperGroup):
-    """The commands of VERBS, each imported only when it is asked for."""
+    """The commands of VERBS; a module is imported only when its verb is requested."""
 
     def list_commands(self, ctx: Any) -> list[str]:
         return list(VERBS)
@@ -157,12 +159,12 @@ class _Verbs(TyperGroup):
             formatter.write_dl([(verb, summary) for verb, (_, summary) in VERBS.items()])
 
 
-# Plain text, no colours and no boxes: the same on a terminal, in a pipe and in a log, and 100 ms quicker.
+# Plain text without colours and boxes: identical on a terminal, in a pipe and in a log, and 100 ms faster.
 app = typer.Typer(cls=_Verbs, rich_markup_mode=None, context_settings={"help_option_names": ["--help", "-h"]})
 
 
-def _show_version(wanted: bool) -> None:
-    if wanted:
+def _show_version(requested: bool) -> None:
+    if requested:
         typer.echo(f"elmo {__version__}")
         raise typer.Exit
 
@@ -171,9 +173,11 @@ def _show_version(wanted: bool) -> None:
 def _root(
     context: typer.Context,
     version: Annotated[
-        bool, typer.Option("--version", help="Print the version.", callback=_show_version, is_eager=True)
+        bool, typer.Option("--version", help="Print the version and exit.", callback=_show_version, is_eager=True)
     ] = False,
-    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error (or ELMO_DEBUG=1).")] = False,
+    debug: Annotated[
+        bool, typer.Option("--debug", help="Print the traceback of an error (also: ELMO_DEBUG=1).")
+    ] = False,
 ) -> None:
     """ELMo: deep contextualized word representations."""
     if context.invoked_subcommand is None:

@@ -1,4 +1,4 @@
-"""`elmo perplexity`: how well a model predicts text, both directions, each file and all together."""
+"""`elmo perplexity`: measures perplexity in both directions, per file and over all files."""
 
 from __future__ import annotations
 
@@ -10,28 +10,32 @@ from typing import Annotated, Any
 import typer
 
 from elmo.cli.command_line import command_line
+from elmo.cli.options import Tokenize, Workers
 
 EXAMPLE = "elmo perplexity my-model/ news.txt novels.txt --tokenize default"
 
 
 def run(
-    model: Annotated[str, typer.Argument(help="Name, folder or file of a model with its softmax.")],
-    files: Annotated[list[str], typer.Argument(help="Text files or globs, compressed by suffix; - for stdin.")],
-    tokenize: Annotated[
-        str | None, typer.Option(help="Tokenizer for raw text; without, one tokenised sentence a line.")
-    ] = None,
+    model: Annotated[str, typer.Argument(help="Name, folder or file of a model that has a softmax.")],
+    files: Annotated[list[str], typer.Argument(help="Text files or globs (.gz .bz2 .xz .zst too); - is stdin.")],
+    tokenize: Tokenize = None,
     carried: Annotated[
-        bool, typer.Option(help="Also with state carried over sentences, as the reference measures.")
+        bool,
+        typer.Option(
+            help="Also measure with LSTM state carried from sentence to sentence, as the reference code does."
+        ),
     ] = True,
     scores: Annotated[
-        Path | None, typer.Option(help="Write every word's log-probabilities to this file (JSON lines).")
+        Path | None, typer.Option(help="Write the log-probabilities of every word to this file (JSON lines).")
     ] = None,
-    errors: Annotated[str, typer.Option(help="Text that is not UTF-8: strict or replace.")] = "strict",
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda, mps.")] = "auto",
-    workers: Annotated[int | None, typer.Option(help="Processes that prepare the text; without, all cores.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
+    errors: Annotated[
+        str, typer.Option(help="Handling of bytes that are not UTF-8: strict (stop) or replace.")
+    ] = "strict",
+    device: Annotated[str, typer.Option(help="Device: auto, cpu, cuda, mps.")] = "auto",
+    workers: Workers = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Measure perplexity with the full softmax; the definition is printed with the numbers."""
+    """Measure perplexity with the full softmax and print the definition with the numbers."""
     import elmo
     from elmo.embed.lm import LanguageModel
     from elmo.pretrain.data.corpus import Reading, read_sentences
@@ -39,28 +43,29 @@ def run(
 
     reading = Reading(tokenize=tokenize, errors=errors)
     lm = LanguageModel(elmo.load(model, device=device))
-    found = measure(lm.embedder.model, lm.vocab.words, files, reading, carried=carried, num_workers=workers)
+    report = measure(lm.embedder.model, lm.vocab.words, files, reading, carried=carried, num_workers=workers)
     if scores is not None:
         _write_scores(lm, read_sentences(files, reading), scores)
     if as_json:
         command = command_line("perplexity", model, *files, tokenize=tokenize, no_carried=not carried, json=True)
-        print(json.dumps({"command": command, "files": files, **found}))
+        print(json.dumps({"command": command, "files": files, **report}))
         return
-    rows = {**found.get("by_source", {}), "all" if "by_source" in found else "text": found}
+    rows = {**report.get("by_source", {}), "all" if "by_source" in report else "text": report}
     print(f"{'':24} {'words':>10} {'unknown':>8}  {'state':8} {'forward':>9} {'backward':>9} {'mean':>9}")
-    for name, row in rows.items():
+    for source, row in rows.items():
         for kind in ("reset", "carried"):
             if kind in row:
-                p = row[kind]
-                lead = f"{name[:24]:24} {row['words']:>10,} {row['unknown']:>8.2%}" if kind == "reset" else " " * 44
-                print(f"{lead}  {kind:8} {p['forward']:9.2f} {p['backward']:9.2f} {p['mean']:9.2f}")
-    print(found["definition"], file=sys.stderr)
+                perplexity = row[kind]
+                prefix = f"{source[:24]:24} {row['words']:>10,} {row['unknown']:>8.2%}" if kind == "reset" else " " * 44
+                numbers = " ".join(f"{perplexity[name]:9.2f}" for name in ("forward", "backward", "mean"))
+                print(f"{prefix}  {kind:8} {numbers}")
+    print(report["definition"], file=sys.stderr)
 
 
 def _write_scores(lm: Any, sentences: Any, path: Path) -> None:
     from elmo.files import atomic_file
 
     with atomic_file(path) as partial, open(partial, "w", encoding="utf-8", newline="\n") as file:
-        for found in lm.stream(sentences):
-            row = {"tokens": found.tokens, "forward": found.forward.tolist(), "backward": found.backward.tolist()}
+        for scored in lm.stream(sentences):
+            row = {"tokens": scored.tokens, "forward": scored.forward.tolist(), "backward": scored.backward.tolist()}
             file.write(json.dumps(row, ensure_ascii=False) + "\n")

@@ -1,4 +1,4 @@
-"""`elmo prepare`: text files into the folder that pretraining reads, or only a look at them."""
+"""`elmo prepare`: converts text files to the folder that pretraining reads, or only checks them."""
 
 from __future__ import annotations
 
@@ -18,31 +18,44 @@ EXAMPLE = "elmo prepare 'corpus/*.txt.gz' --tokenize default --out prepared/"
 
 
 def run(
-    files: Annotated[
-        list[str], typer.Argument(help="Text files or globs (.gz .bz2 .xz .zst too); - is standard input.")
-    ],
-    out: Annotated[Path | None, typer.Option(help="The folder to make.")] = None,
-    vocab: Annotated[Path | None, typer.Option(help="Predict these words, one a line; else they are counted.")] = None,
-    max_vocab: Annotated[int, typer.Option(help="Lines of a counted vocabulary.")] = 100_000,
-    min_count: Annotated[int, typer.Option(help="Rarer words stay out of a counted vocabulary.")] = 2,
-    tokenize: Annotated[
-        str | None, typer.Option(help="Raw text, a paragraph a line: default, spacy:LANG, moses:LANG, whitespace.")
+    files: Annotated[list[str], typer.Argument(help="Text files or globs (.gz .bz2 .xz .zst too); - is stdin.")],
+    out: Annotated[Path | None, typer.Option(help="Output folder.")] = None,
+    vocab: Annotated[
+        Path | None,
+        typer.Option(
+            help="Vocabulary of the softmax, one word per line. Default: the most frequent words of the text."
+        ),
     ] = None,
-    heldout: Annotated[list[str], typer.Option(help="Share of sentences to hold out, or files.")] = ["0.01"],  # noqa: B006  # typer copies it
-    max_chars: Annotated[int, typer.Option(help="Bytes of a word the model reads, plus 2.")] = 50,
+    max_vocab: Annotated[int, typer.Option(help="Maximum number of lines of a counted vocabulary.")] = 100_000,
+    min_count: Annotated[int, typer.Option(help="Minimum count of a word in a counted vocabulary.")] = 2,
+    tokenize: Annotated[
+        str | None,
+        typer.Option(
+            help="Tokenizer for raw text with one paragraph per line: default, spacy:LANG, moses:LANG, whitespace."
+        ),
+    ] = None,
+    heldout: Annotated[
+        list[str], typer.Option(help="Held-out text: a share of the sentences between 0 and 1, or files.")
+    ] = ["0.01"],  # noqa: B006  # typer copies it
+    max_chars: Annotated[
+        int, typer.Option(help="Characters (bytes) per word, including two boundary marks; longer words are cut.")
+    ] = 50,
     specials: Annotated[
-        str, typer.Option(help="<S>, </S>, <UNK> in the text: refuse, escape, or keep <UNK>.")
+        str, typer.Option(help="Handling of <S>, </S> and <UNK> in the text: refuse, escape, or keep (only <UNK>).")
     ] = "refuse",
-    errors: Annotated[str, typer.Option(help="Not UTF-8, damaged, empty: strict, replace bytes, or skip.")] = "strict",
-    workers: Annotated[int | None, typer.Option(help="Processes; all cores unless given.")] = None,
-    check: Annotated[bool, typer.Option("--check", help="Only read all of the text and report.")] = False,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the folder if it is there.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
+    errors: Annotated[
+        str,
+        typer.Option(help="Handling of files that are not UTF-8, damaged or empty: strict (stop), replace, or skip."),
+    ] = "strict",
+    workers: Annotated[int | None, typer.Option(help="Number of processes. Default: one per core.")] = None,
+    check: Annotated[bool, typer.Option("--check", help="Only read the text and report problems.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the output folder if it exists.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.")] = False,
 ) -> None:
-    """Prepare text for pretraining: tokenise, count words, hold some out, write memory-mapped shards.
+    """Prepare text for pretraining: tokenise it, count words, hold sentences out and write memory-mapped shards.
 
-    One tokenised sentence a line is expected, unless --tokenize cuts raw text. Run again with the same text and
-    options, it finds its work done.
+    The text has one tokenised sentence per line, unless --tokenize names a tokenizer for raw text. A second run with
+    the same text and options finds the finished folder and does nothing.
     """
     from elmo.pretrain.data.corpus import Reading
     from elmo.pretrain.data.preflight import first_look, preflight
@@ -52,18 +65,18 @@ def run(
     reading = Reading(tokenize=tokenize, specials=specials, errors=errors)
     shared: dict[str, Any] = {"max_vocab": max_vocab, "min_count": min_count, "max_chars": max_chars}
     if check:
-        given = read_vocabulary(vocab) if vocab else None
-        report = preflight(files, reading, vocab=given, num_workers=workers, **shared)
+        vocabulary = read_vocabulary(vocab) if vocab else None
+        report = preflight(files, reading, vocab=vocabulary, num_workers=workers, **shared)
         typer.echo(json.dumps(report.to_dict(), ensure_ascii=False) if as_json else "\n".join(report.lines()))
         raise typer.Exit(1 if report.errors else 0)
     if out is None:
-        raise ConfigError("No folder to write was named.", "Give --out DIR, or --check to only look at the text.")
+        raise ConfigError("No output folder was given.", "Give --out DIR, or --check to only check the text.")
     config = PrepareConfig(
         files=tuple(files),
         reading=reading,
         vocab_path=None if vocab is None else str(vocab),
         **shared,
-        **_heldout(heldout),
+        **_heldout_settings(heldout),
     )
     if not out.exists():
         for warning in first_look(config, workers):
@@ -77,7 +90,7 @@ def run(
         typer.echo(f"{name:<22} {value:,}" if isinstance(value, int) else f"{name:<22} {value}")
 
 
-def _heldout(values: list[str]) -> dict[str, Any]:
+def _heldout_settings(values: list[str]) -> dict[str, Any]:
     if len(values) == 1 and not os.path.exists(values[0]):
         try:
             return {"heldout": float(values[0])}

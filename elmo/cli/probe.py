@@ -1,4 +1,4 @@
-"""`elmo probe`: what frozen vectors know, layer by layer: parts of speech, names, senses, likeness in context."""
+"""`elmo probe`: measures what each layer encodes: parts of speech, named entities, word senses, similarity."""
 
 from __future__ import annotations
 
@@ -16,34 +16,39 @@ EXAMPLE = "elmo probe pos treebanks/en_ewt --model my-model/ --out pos.json"
 
 
 def run(
-    kind: Annotated[str, typer.Argument(help="pos, ner, wsd, wic or similarity.")],
+    kind: Annotated[str, typer.Argument(help="Probe: pos, ner, wsd, wic or similarity.")],
     data: Annotated[
         list[str],
         typer.Argument(
-            help="pos, ner: train, dev and test files, their folder, or how their names begin. "
-            "wsd: folder with SemCor, Evaluation_Datasets, index.sense. wic: folder with train.data.txt. "
-            "similarity: file of judged pairs."
+            help="Data of the probe. pos, ner: train, dev and test files, their folder, or their common prefix. "
+            "wsd: the folder with SemCor, Evaluation_Datasets and index.sense. wic: the folder with train.data.txt. "
+            "similarity: a file of word pairs with human ratings."
         ),
     ],
     model: Annotated[str, typer.Option(help="Name, folder or file of the model.")] = "default",
     vectors: Annotated[
-        str | None, typer.Option(help="Probe static vectors instead: word2vec's text format, compressed by suffix.")
+        str | None,
+        typer.Option(
+            help="Probe static word vectors instead: a file in word2vec's text format (.gz .bz2 .xz .zst too)."
+        ),
     ] = None,
-    column: Annotated[str, typer.Option(help="Which tags of a treebank: xpos or upos.")] = "xpos",
-    epochs: Annotated[int, typer.Option(min=1, help="Most passes over the training words (pos, ner).")] = 12,
-    seed: Annotated[int, typer.Option(help="Of the order of words and the first weights (pos, ner).")] = 0,
-    limit: Annotated[int | None, typer.Option(min=1, help="Only so many sentences of each file: a quick look.")] = None,
+    column: Annotated[str, typer.Option(help="Tag column of the treebank: xpos or upos.")] = "xpos",
+    epochs: Annotated[int, typer.Option(min=1, help="Maximum number of epochs (pos, ner).")] = 12,
+    seed: Annotated[int, typer.Option(help="Seed of the word order and the initial weights (pos, ner).")] = 0,
+    limit: Annotated[
+        int | None, typer.Option(min=1, help="Maximum number of sentences per file, for a quick trial.")
+    ] = None,
     cache: Annotated[
-        Path | None, typer.Option(help="Keep vectors in this folder and use them again (pos, ner; float16).")
+        Path | None, typer.Option(help="Folder in which vectors are cached between runs, as float16 (pos, ner).")
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="Write the record to this file (JSON).")] = None,
+    out: Annotated[Path | None, typer.Option(help="Write the record of the run to this JSON file.")] = None,
     compute_dtype: Annotated[
-        str, typer.Option(help="Of the computation: float32, bfloat16, int8, float16, float64.")
+        str, typer.Option(help="Number type of the computation: float32, bfloat16, int8, float16, float64.")
     ] = "float32",
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda, mps.")] = "auto",
-    as_json: Annotated[bool, typer.Option("--json", help="Print the record instead of a table.")] = False,
+    device: Annotated[str, typer.Option(help="Device: auto, cpu, cuda, mps.")] = "auto",
+    as_json: Annotated[bool, typer.Option("--json", help="Print the record as JSON instead of a table.")] = False,
 ) -> None:
-    """Fit or measure a small reader on frozen vectors, for every layer in one pass over the text."""
+    """Train or evaluate a small classifier on frozen vectors, for every layer in one pass over the text."""
     if kind not in KINDS:
         raise ConfigError(f"There is no probe {kind!r}.", f"Expected one of {', '.join(KINDS)}.")
     if column not in ("xpos", "upos"):
@@ -58,7 +63,7 @@ def run(
     from elmo.probes.vector_source import ModelVectors, VectorSource, read_static_vectors
 
     if out is not None:
-        check_place(out)  # before minutes of work
+        check_place(out)  # before the probe, which takes minutes
     source: VectorSource
     if vectors:
         source = read_static_vectors(vectors)
@@ -68,11 +73,11 @@ def run(
         kind, source, data, column=column, config=FitConfig(epochs=epochs, seed=seed), limit=limit, cache=cache,
         device=choose_device(device), show=True,
     )  # fmt: skip
-    fitted = kind in ("pos", "ner")
+    is_fitted = kind in ("pos", "ner")
     record["command"] = command_line(
         "probe", kind, *data,
         vectors=vectors, model=None if vectors else model, column=column if kind == "pos" else None,
-        epochs=epochs if fitted else None, seed=seed if fitted else None, limit=limit,
+        epochs=epochs if is_fitted else None, seed=seed if is_fitted else None, limit=limit,
         compute_dtype=compute_dtype if compute_dtype != "float32" else None,
     )  # fmt: skip
     if out is not None:

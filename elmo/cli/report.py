@@ -1,4 +1,4 @@
-"""`elmo report`: every table and picture of the paper from saved records, on one page."""
+"""`elmo report`: every table and figure of the paper from saved records, on one page."""
 
 from __future__ import annotations
 
@@ -15,46 +15,42 @@ EXAMPLE = "elmo report runs/ -o report/"
 
 
 def run(
-    runs: Annotated[list[Path], typer.Argument(help="Folders and files with records, however deep.")],
-    out: Annotated[Path, typer.Option("--out", "-o", help="Folder for index.html, README.md and pictures.")],
+    runs: Annotated[list[Path], typer.Argument(help="Files with records, or folders; subfolders are searched too.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder for index.html, README.md and the pictures.")],
     notes: Annotated[
-        Path | None, typer.Option(help="TOML: by a finding's key, why it is otherwise here; by a section's, a remark.")
+        Path | None,
+        typer.Option(help="TOML file with texts by key: of a finding, why it differs here; of a section, a remark."),
     ] = None,
-    title: Annotated[str, typer.Option(help="Of the page.")] = "ELMo: the paper's figures and ours",
-    as_json: Annotated[bool, typer.Option("--json", help="The findings as JSON on standard output.")] = False,
+    title: Annotated[str, typer.Option(help="Title of the page.")] = "ELMo: the paper's figures and ours",
+    as_json: Annotated[bool, typer.Option("--json", help="Print the findings as JSON.")] = False,
 ) -> None:
-    """Write a page with every table and picture of the paper beside ours, each figure linked to its record."""
+    """Write a page with every table and figure of the paper next to ours, each score linked to its record."""
     from dataclasses import asdict
 
     from elmo.pretrain.config import read_toml
+    from elmo.report.build import make_page, write_page
     from elmo.report.collect import collect
-    from elmo.report.table1 import make_table
-    from elmo.report.table1_chart import as_svg
-    from elmo.report.table1_text import as_values
-    from elmo.report.write import make_page, write_page
 
-    evidence = collect(runs)
-    if not len(evidence):
+    records = collect(runs)
+    if not len(records):
         places = ", ".join(map(str, runs))
         raise DataError(
             f"No records in {places}.", "Run `elmo task train`, `elmo probe --out` or `elmo pretrain` first."
         )
-    for line in evidence.unread:
+    for line in records.unread:
         print(f"left out: {line}", file=sys.stderr)
-    explained = read_toml(notes) if notes is not None else {}
-    if not all(isinstance(note, str) for note in explained.values()):
+    texts = read_toml(notes) if notes is not None else {}
+    if not all(isinstance(text, str) for text in texts.values()):
         raise ConfigError(f"{notes}: a note is not a text.", 'Expected lines such as places = "why".')
-    rows = make_table(evidence.tasks)
-    picture = as_svg(rows) if rows else ""
-    page, found = make_page(evidence, table=as_values(rows), table_picture=picture, notes=explained, title=title)
+    page, findings = make_page(records, notes=texts, title=title)
     files = write_page(page, out)
     if as_json:
-        print(json.dumps({"files": [str(file) for file in files], "findings": [asdict(one) for one in found]}))
+        print(json.dumps({"files": [str(file) for file in files], "findings": [asdict(one) for one in findings]}))
         return
-    missing = sum(one.holds is None for one in found)
-    print(f"{files[-1]}: {len(evidence)} records, {len(page.sources)} sources")
-    print(f"{sum(one.holds == 1 for one in found)} of {len(found)} findings as in the paper, {missing} without records")
-    for holds, words in ((-1, "otherwise than in the paper"), (0, "not told apart from chance")):
-        keys = [one.key for one in found if one.holds == holds]
+    agreeing, missing = (sum(one.holds == holds for one in findings) for holds in (1, None))
+    print(f"{files[-1]}: {len(records)} records, {len(page.sources)} sources")
+    print(f"{agreeing} of {len(findings)} findings agree with the paper, {missing} have no records")
+    for holds, verdict in ((-1, "differ from the paper"), (0, "no significant difference")):
+        keys = [one.key for one in findings if one.holds == holds]
         if keys:
-            print(f"{words}: {', '.join(keys)} (explain with --notes)")
+            print(f"{verdict}: {', '.join(keys)} (explain with --notes)")

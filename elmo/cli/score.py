@@ -1,4 +1,4 @@
-"""`elmo score`: how likely a language model finds each sentence, each word, and what else it would expect."""
+"""`elmo score`: log-probabilities of sentences and words, and likely substitutes for each word."""
 
 from __future__ import annotations
 
@@ -15,30 +15,37 @@ EXAMPLE = 'elmo score "The cat sat on the mat ." --model my-model/ --substitutes
 
 
 def run(
-    text: Annotated[str, typer.Argument(help="A sentence, or - for one a line from standard input.")] = "-",
-    file: Annotated[Path | None, typer.Option(help="Read sentences from this file instead, one a line.")] = None,
-    model: Annotated[str, typer.Option(help="Name, folder or file of a model with its softmax.")] = "default",
-    tokenizer: Annotated[str, typer.Option(help="default, whitespace, spacy:LANG, moses:LANG.")] = "default",
-    tokens: Annotated[bool, typer.Option("--tokens", help="Show every word's scores.")] = False,
-    substitutes: Annotated[int, typer.Option(min=0, help="Show so many likelier words at each place.")] = 0,
-    state: Annotated[str, typer.Option(help="reset, warm or carry.")] = "reset",
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda, mps.")] = "auto",
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a sentence.")] = False,
+    text: Annotated[str, typer.Argument(help="One sentence; - reads one sentence per line from stdin.")] = "-",
+    file: Annotated[
+        Path | None, typer.Option(help="Read sentences from this file instead, one sentence per line.")
+    ] = None,
+    model: Annotated[str, typer.Option(help="Name, folder or file of a model that has a softmax.")] = "default",
+    tokenizer: Annotated[str, typer.Option(help="Tokenizer: default, whitespace, spacy:LANG, moses:LANG.")] = "default",
+    tokens: Annotated[bool, typer.Option("--tokens", help="Print the log-probabilities of every word.")] = False,
+    substitutes: Annotated[
+        int, typer.Option(min=0, help="Number of most likely words to print for each position.")
+    ] = 0,
+    state: Annotated[str, typer.Option(help="LSTM state at the start of a sentence: reset, warm or carry.")] = "reset",
+    device: Annotated[str, typer.Option(help="Device: auto, cpu, cuda, mps.")] = "auto",
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per sentence.")] = False,
 ) -> None:
-    """Score sentences with a model's own softmax, forward and backward."""
+    """Print log-probabilities of sentences and words under a model's softmax, forward and backward."""
     import elmo
     from elmo.embed.lm import LanguageModel
     from elmo.text.lines import read_lines
 
     if substitutes and state == "carry":
-        raise ConfigError("Substitutes are for a sentence on its own; state carry would run it twice.", "Use reset.")
+        raise ConfigError(
+            "--substitutes cannot be combined with --state carry: every sentence would be read twice.",
+            "Use --state reset.",
+        )
     lm = LanguageModel(elmo.load(model, tokenizer=tokenizer, state=state, device=device))
     lines = read_lines(file or "-") if file or text == "-" else iter([text])
     sentences = ([token.text for token in lm.embedder.tokenize(line)] for line in lines)
     for scores in lm.stream(sentences):
         count = max(2 * len(scores.forward), 1)
         perplexity = math.exp(-(scores.forward.sum() + scores.backward.sum()) / count)
-        places = lm.substitutes(scores.tokens, k=substitutes) if substitutes else []
+        candidates = lm.substitutes(scores.tokens, k=substitutes) if substitutes else []  # one list per token
         if as_json:
             value = {
                 "tokens": scores.tokens,
@@ -46,12 +53,12 @@ def run(
                 "perplexity": perplexity,
                 "forward": scores.forward.tolist(),
                 "backward": scores.backward.tolist(),
-                "substitutes": [[[s.word, s.log_prob] for s in place] for place in places],
+                "substitutes": [[[s.word, s.log_prob] for s in at_token] for at_token in candidates],
             }
             print(json.dumps(value, ensure_ascii=False))
             continue
         print(f"{scores.log_prob:10.2f}  perplexity {perplexity:,.1f}  {' '.join(scores.tokens)}")
         if tokens or substitutes:
             for i, token in enumerate(scores.tokens):
-                words = ", ".join(s.word for s in places[i]) if places else ""
+                words = ", ".join(s.word for s in candidates[i]) if candidates else ""
                 print(f"{scores.forward[i]:12.2f} {scores.backward[i + 1]:9.2f}  {token:20} {words}")

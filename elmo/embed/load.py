@@ -34,7 +34,7 @@ def load(
     Nothing is downloaded: a known model that is not on this machine is an error that says what to get and where to
     put it. `auto` takes CUDA, then MPS, then the CPU, and logs which.
     """
-    parts = model_parts(model, weights, late_head=True)  # vectors need no softmax
+    parts = model_parts(model, weights, lazy_head=True)  # vectors need no softmax
     return Embedder(
         build(parts, allow_nonfinite=allow_nonfinite),
         make_indexer(parts),
@@ -49,9 +49,9 @@ def load(
     )
 
 
-def model_parts(model: str | Path, weights: str | Path | None = None, *, late_head: bool = False) -> ModelParts:
-    """The parts of a model given in any way `load` takes; with `late_head`, its softmax when it is called for."""
-    return read_model(model, weights) if weights is not None else find_model(model, late_head=late_head)
+def model_parts(model: str | Path, weights: str | Path | None = None, *, lazy_head: bool = False) -> ModelParts:
+    """The parts of a model given in any way `load` takes; with `lazy_head`, its softmax when it is called for."""
+    return read_model(model, weights) if weights is not None else find_model(model, lazy_head=lazy_head)
 
 
 def make_indexer(parts: ModelParts) -> Indexer:

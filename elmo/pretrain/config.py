@@ -46,11 +46,13 @@ class ObjectiveConfig:
 class OptimConfig:
     """How the weights move."""
 
-    name: str = "adamw"  # adamw, adagrad
+    name: str = "adamw"  # adamw, adagrad, muon (Muon for matrices, AdamW for the rest)
     lr: float = 4e-3  # at its highest
-    weight_decay: float = 0.01  # adamw, matrices only
+    weight_decay: float = 0.01  # adamw, muon; vectors have none
     beta1: float = 0.9
     beta2: float = 0.98
+    momentum: float = 0.95  # muon, of the matrices
+    matrix_lr_ratio: float = 1.0  # muon: learning rate of the matrices / lr
     warmup: float = 0.02  # share of the run
     decay: str = "cosine"  # none, linear, cosine
     final: float = 0.02  # share of lr at the end of the decay
@@ -58,10 +60,15 @@ class OptimConfig:
     times_unroll: bool = False  # gradients of loss x steps, as the reference takes them
 
     def __post_init__(self) -> None:
-        if self.name not in ("adamw", "adagrad") or self.decay not in ("none", "linear", "cosine"):
+        if self.name not in ("adamw", "adagrad", "muon") or self.decay not in ("none", "linear", "cosine"):
             raise ConfigError(f"optimizer {self.name!r} with decay {self.decay!r}; see `elmo pretrain --help`.")
         if not (self.lr > 0 and self.clip_norm > 0 and 0 <= self.warmup < 1 and 0 <= self.final <= 1):
             raise ConfigError(f"lr {self.lr}, clip_norm {self.clip_norm}, warmup {self.warmup}: out of range.")
+        if not (0 <= self.momentum < 1 and 0 < self.matrix_lr_ratio < float("inf")):
+            raise ConfigError(
+                f"momentum is {self.momentum}, matrix_lr_ratio {self.matrix_lr_ratio}; expected 0 to below 1, and "
+                "a positive number."
+            )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,10 +94,13 @@ class TrainConfig:
     device: str = "auto"
     head_only_steps: int = 0  # at first, only the softmax learns (a new one on a trained model)
     max_bad_steps: int = 10  # steps in a row with NaN or infinite gradients before giving up
+    spike_threshold: float | None = 0.5  # nats the smoothed loss may rise; more: back to a checkpoint; None: off
+    max_rollbacks: int = 4  # returns to a checkpoint, each with half the rate, before giving up
     tensorboard: bool = False
 
     def __post_init__(self) -> None:
-        for name in ("seed", "rows", "steps", "accumulate", "max_steps", "validate_every", "checkpoint_every", "keep"):
+        whole = ("seed", "rows", "steps", "accumulate", "max_steps", "validate_every", "checkpoint_every", "keep")
+        for name in (*whole, "max_rollbacks"):
             if type(getattr(self, name)) is not int:
                 raise ConfigError(f"train.{name} is {getattr(self, name)!r}; expected a whole number.")
         if min(self.rows, self.steps, self.accumulate) < 1 or self.rows % self.accumulate:
@@ -102,6 +112,11 @@ class TrainConfig:
             raise ConfigError(f"max_steps {self.max_steps}, epochs {self.epochs}: expected 0 or more, and above 0.")
         if self.keep < 2:
             raise ConfigError(f"keep is {self.keep}; at least 2 checkpoints are kept, for the newest may be damaged.")
+        if self.spike_threshold is not None and not self.spike_threshold > 0 or self.max_rollbacks < 0:
+            raise ConfigError(
+                f"spike_threshold is {self.spike_threshold}, max_rollbacks {self.max_rollbacks}; expected a positive "
+                "number or off, and 0 or more."
+            )
         if not 0 <= self.reset <= 1 or self.precision not in ("auto", "float32", "bfloat16"):
             raise ConfigError(f"reset {self.reset}, precision {self.precision!r}: 0 to 1; auto, float32 or bfloat16.")
 

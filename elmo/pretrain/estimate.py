@@ -44,7 +44,7 @@ def estimate(config: RunConfig, out: Path) -> str:
     step_seconds += cells * (CUDA_CELL if device.startswith("cuda") else CPU_CELL)
     speed = positions / step_seconds
     parameters, softmax = num_parameters(model), num_parameters(model, head=True) - num_parameters(model)
-    copies = 4 if config.optim.name == "adamw" else 3  # weights, gradients, one or two sums
+    copies = 3 if config.optim.name == "adagrad" else 4  # weights, gradients, one or two sums
     kept = model.lstm.num_layers * (14 * model.lstm.cell_dim + 6 * model.lstm.proj_dim) + 3 * samples
     kept *= model.num_directions * positions // train.accumulate
     memory = 4 * (copies * (parameters + softmax) + kept)

@@ -1,1 +1,1 @@
-"""Records of runs, probes and trainings on one page, beside the paper's figures: HTML and Markdown."""
+"""The report: every table and figure of the paper's evaluation from saved records, as one HTML page and Markdown."""

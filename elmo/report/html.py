@@ -1,12 +1,11 @@
-"""A report as one HTML page that needs nothing else: style, pictures and records are inside, nothing is fetched.
+"""Writes a page as one self-contained HTML file: style, pictures and records are inside, nothing is fetched.
 
-Landmarks, captions, heads with a scope and described pictures are for those who listen to it. The one script opens the
-record a figure links to; without it the link leads there all the same.
+Landmarks, captions, scopes of table heads and descriptions of pictures serve screen readers. The only script opens the
+record that a score links to; the link works without it too.
 """
 
 from __future__ import annotations
 
-import base64
 import json
 from collections.abc import Sequence
 from html import escape
@@ -17,16 +16,16 @@ from elmo.report.stylesheet import style_sheet
 PAPER_ADDRESS = "https://arxiv.org/abs/1802.05365"
 _SCRIPT = """
 function show() {
-  const at = location.hash && document.getElementById(location.hash.slice(1));
-  const box = at && at.querySelector("details");
-  if (box) { box.open = true; at.scrollIntoView(); }
+  const target = location.hash && document.getElementById(location.hash.slice(1));
+  const details = target && target.querySelector("details");
+  if (details) { details.open = true; target.scrollIntoView(); }
 }
 addEventListener("hashchange", show); show();
 """
 
 
 def as_html(page: Page) -> str:
-    """The whole page."""
+    """The text of the HTML file."""
     sections = [_section(section) for section in page.sections]
     links = [(section.key, section.title) for section in page.sections]
     if page.sources:
@@ -45,7 +44,7 @@ def as_html(page: Page) -> str:
 {style_sheet()}</style>
 </head>
 <body>
-<a class="skip" href="#main">Skip to the figures</a>
+<a class="skip" href="#main">Skip to the results</a>
 <header>
 <h1>{escape(page.title)}</h1>
 <p>{escape(page.intro)}</p>
@@ -60,8 +59,8 @@ def as_html(page: Page) -> str:
 {chr(10).join(sections)}
 </main>
 <footer>
-<p>The paper's figures: Peters et al. 2018, <cite><a href="{PAPER_ADDRESS}">Deep contextualized word
-representations</a></cite>. A figure that is a link leads to its record.</p>
+<p>The paper: Peters et al. 2018, <cite><a href="{PAPER_ADDRESS}">Deep contextualized word
+representations</a></cite>. A number that is a link leads to its record.</p>
 </footer>
 <script>{_SCRIPT}</script>
 </body>
@@ -70,8 +69,8 @@ representations</a></cite>. A figure that is a link leads to its record.</p>
 
 
 def _tally(cells: Sequence[Cell]) -> str:
-    items = "".join(f'<li class="verdict {cell.mood}">{escape(cell.text)}</li>' for cell in cells)
-    return f'<ul class="tally" aria-label="Findings, counted">{items}</ul>' if items else ""
+    items = "".join(f'<li class="verdict {cell.verdict}">{escape(cell.text)}</li>' for cell in cells)
+    return f'<ul class="tally" aria-label="Number of findings by verdict">{items}</ul>' if items else ""
 
 
 def _section(section: Section) -> str:
@@ -87,26 +86,28 @@ def _part(part: Part, key: str) -> str:
         return _picture(part)
     if isinstance(part, Missing):
         command = f"<pre><code>{escape(part.command)}</code></pre>"
-        return f'<div class="missing"><p>No records yet: {escape(part.what)}. This fills it:</p>{command}</div>'
+        return (
+            f'<div class="missing"><p>No records yet: {escape(part.what)}. This command makes them:</p>{command}</div>'
+        )
     return f"<p>{escape(part)}</p>"
 
 
 def _table(table: Table, key: str) -> str:
     heads = "".join(f'<th scope="col" role="columnheader">{escape(head)}</th>' for head in table.head)
     rows = "\n".join(_row(row, table.head) for row in table.rows)
-    # such a table is stacked on a phone, and the roles keep it a table for those who listen
-    kind = ' class="words" role="table"' if table.has_words else ""
+    # CSS stacks the cells of such a table on a phone; the roles keep it a table for screen readers
+    attributes = ' class="words" role="table"' if table.has_sentences else ""
     notes = "".join(f'\n<p class="note">{escape(note)}</p>' for note in table.notes)
-    shown = (
+    element = (
         f'<div class="wide" role="region" aria-labelledby="{key}-caption" tabindex="0">\n'
-        f"<table{kind}>\n"
+        f"<table{attributes}>\n"
         f'<caption id="{key}-caption">{escape(table.caption)}</caption>\n'
         f'<thead role="rowgroup"><tr role="row">{heads}</tr></thead>\n'
         f'<tbody role="rowgroup">\n{rows}\n</tbody>\n</table>{notes}\n</div>'
     )
-    if not table.folded:
-        return shown
-    return f'<details class="more"><summary>{escape(table.caption)}</summary>\n{shown}\n</details>'
+    if not table.collapsed:
+        return element
+    return f'<details class="more"><summary>{escape(table.caption)}</summary>\n{element}\n</details>'
 
 
 def _row(row: Sequence[Cell | str], heads: Sequence[str]) -> str:
@@ -121,26 +122,23 @@ def _row(row: Sequence[Cell | str], heads: Sequence[str]) -> str:
 def _cell(cell: Cell) -> str:
     text = escape(cell.text)
     text = f"<strong>{text}</strong>" if cell.strong else text
-    text = f'<span class="verdict {cell.mood}">{text}</span>' if cell.mood else text
-    text += f": {escape(cell.why)}" if cell.why else ""
+    text = f'<span class="verdict {cell.verdict}">{text}</span>' if cell.verdict else text
+    text += f": {escape(cell.note)}" if cell.note else ""
     return f'<a href="#{cell.source}">{text}</a>' if cell.source else text
 
 
 def _picture(picture: Picture) -> str:
-    caption = f"<figcaption>{escape(picture.caption)}</figcaption>"
-    if not picture.alone:
-        return f"<figure>\n{picture.svg.strip()}\n{caption}\n</figure>"
-    data = base64.b64encode(picture.svg.encode()).decode()
-    image = f'<img src="data:image/svg+xml;base64,{data}" alt="{escape(picture.alt)}">'
-    region = f'<div class="wide" role="region" aria-label="{escape(picture.caption)}" tabindex="0">{image}</div>'
-    return f"<figure>\n{region}\n{caption}\n</figure>"
+    svg, caption = picture.svg.strip(), escape(picture.caption)
+    if picture.wide:
+        svg = f'<div class="wide" role="region" aria-label="{caption}" tabindex="0">\n{svg}\n</div>'
+    return f"<figure>\n{svg}\n<figcaption>{caption}</figcaption>\n</figure>"
 
 
 def _records(sources: Sequence[Source]) -> str:
     items = "\n".join(map(_record, sources))
     return (
         '<section id="records" aria-labelledby="records-title">\n<h2 id="records-title">Records</h2>\n'
-        "<p>What each figure was made with: the command, the files of the records, settings, data and versions.</p>\n"
+        "<p>Where each score comes from: the command, the record files, the settings, the data and the versions.</p>\n"
         f'<ul class="records">\n{items}\n</ul>\n</section>'
     )
 

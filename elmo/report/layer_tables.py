@@ -1,7 +1,8 @@
-"""The paper's Tables 2 and 3 from records: which layers, how strongly held to their average, and in which place.
+"""The paper's Tables 2 and 3 from task runs: which layers of ELMo, with which regularization, and in which place.
 
-Figures are on dev, as the paper's. A task's columns come from runs that share every other setting and all files; where
-a task has several such sets, the one with the most columns counts, then the one with the most runs, then the best.
+Scores are on dev, as in the paper. The columns of a task come from runs that agree in every other setting and in all
+files; if a task has several such sets, the one with the most columns counts, then the one with the most runs, then the
+best.
 """
 
 from __future__ import annotations
@@ -10,25 +11,34 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from elmo.report.run_groups import TITLES, Record, Score, grouped, score, settings_key, share_of, title_of
-
-_BASE = ("elmo",)
+from elmo.report.run_groups import (
+    Record,
+    Score,
+    data_share,
+    group_runs,
+    score,
+    settings_key,
+    task_title,
+    tasks_in_order,
+)
+from elmo.report.text_table import align_columns, markdown_table
 
 
 @dataclass(frozen=True, kw_only=True)
-class Kind:
-    """One of the two tables."""
+class LayerTable:
+    """What defines one of the two tables."""
 
+    key: str  # of its section in the report, and of `elmo task sweep --only`
     title: str
     columns: tuple[str, ...]
-    column: Callable[[Record], int | None]  # which one a record belongs to
+    column: Callable[[Record], int | None]  # the column that a record belongs to
     varied: tuple[str, ...]  # settings in which the columns differ
-    paper: Mapping[str, tuple[float, ...]]  # by task; dev figures of Peters et al. 2018
+    paper: Mapping[str, tuple[float, ...]]  # by task; dev scores of Peters et al. 2018
 
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """One task: the paper's figures where it has them, and ours."""
+    """One task: the paper's scores if it has them, and ours."""
 
     task: str
     metric: str
@@ -38,7 +48,7 @@ class Row:
 
     @property
     def title(self) -> str:
-        return title_of(self.task)
+        return task_title(self.task)
 
 
 def _layers_column(record: Record) -> int | None:
@@ -57,7 +67,8 @@ def _place_column(record: Record) -> int | None:
     return {"input": 0, "both": 1, "output": 2}[elmo["place"]]
 
 
-LAYERS = Kind(
+LAYERS = LayerTable(
+    key="layers",
     title="Which layers (Table 2, dev)",
     columns=("baseline", "last layer only", "all, λ = 1", "all, λ = 0.001"),
     column=_layers_column,
@@ -68,7 +79,8 @@ LAYERS = Kind(
         "srl": (81.6, 84.1, 84.6, 84.8),
     },
 )
-PLACES = Kind(
+PLACES = LayerTable(
+    key="places",
     title="Which place (Table 3, dev)",
     columns=("input only", "input and output", "output only"),
     column=_place_column,
@@ -77,78 +89,75 @@ PLACES = Kind(
 )
 
 
-def make_rows(kind: Kind, records: Sequence[Record]) -> list[Row]:
-    """A row for every task in which at least two columns with ELMo can be compared, in the paper's order."""
+def make_rows(table: LayerTable, records: Sequence[Record]) -> list[Row]:
+    """One row for each task in which at least two columns with ELMo can be compared, in the paper's order."""
     rows = []
-    for task in sorted({r["task"] for r in records}, key=lambda t: (t not in TITLES, [*TITLES, t].index(t))):
-        found = [row for row in _sets(kind, [r for r in records if r["task"] == task]) if row is not None]
-        if found:
-            rows.append(max(found, key=_worth))
+    for task in tasks_in_order(records):
+        candidates = _candidate_rows(table, [r for r in records if r["task"] == task])
+        if candidates:
+            rows.append(max(candidates, key=_rank))
     return rows
 
 
-def _sets(kind: Kind, records: Sequence[Record]) -> list[Row | None]:
-    """One row for each set of runs that differ in the columns' settings alone."""
-    with_elmo = grouped([r for r in records if r["elmo"] is not None], leaving=kind.varied)
-    without = grouped([r for r in records if r["elmo"] is None])
-    rows: list[Row | None] = []
+def _candidate_rows(table: LayerTable, records: Sequence[Record]) -> list[Row]:
+    """One row for each set of runs that differ only in the settings of the columns."""
+    with_elmo = group_runs([r for r in records if r["elmo"] is not None], ignore=table.varied)
+    baselines = group_runs([r for r in records if r["elmo"] is None])
+    rows = []
     for runs in with_elmo.values():
-        columns: list[list[Record]] = [[] for _ in kind.columns]
-        base = settings_key(runs[0], leaving=_BASE)
-        for record in [*runs, *without.get(base, [])]:
-            place = kind.column(record)
-            if place is not None:
-                columns[place].append(record)
-        # penalty means nothing to the last layer alone: keep one setting of it
-        columns = [next(iter(grouped(column).values())) if column else [] for column in columns]
-        num_elmo = sum(bool(column) and column[0]["elmo"] is not None for column in columns)
-        ours = tuple(score(column, split="dev") if column else None for column in columns)
-        task, metric, share = runs[0]["task"], runs[0]["metric"], share_of(runs[0])
-        row = Row(task=task, metric=metric, paper=kind.paper.get(task), ours=ours, share=share)
-        rows.append(row if num_elmo >= 2 else None)
+        columns: list[list[Record]] = [[] for _ in table.columns]
+        baseline = baselines.get(settings_key(runs[0], ignore=("elmo",)), [])
+        for record in [*runs, *baseline]:
+            column = table.column(record)
+            if column is not None:
+                columns[column].append(record)
+        # the penalty has no effect on the last layer alone, so only one of its settings is used
+        columns = [next(iter(group_runs(column).values())) if column else [] for column in columns]
+        if sum(bool(column) and column[0]["elmo"] is not None for column in columns) >= 2:
+            task = runs[0]["task"]
+            ours = tuple(score(column, split="dev") if column else None for column in columns)
+            share = data_share(runs[0])
+            rows.append(Row(task=task, metric=runs[0]["metric"], paper=table.paper.get(task), ours=ours, share=share))
     return rows
 
 
-def _worth(row: Row) -> tuple[float, ...]:
-    filled = [s for s in row.ours if s is not None]
-    return len(filled), row.share, sum(len(s.values) for s in filled), max(s.mean for s in filled)
+def _rank(row: Row) -> tuple[float, ...]:
+    """The larger, the rather a row is shown: columns, share of the data, runs, best score."""
+    scores = [s for s in row.ours if s is not None]
+    return len(scores), row.share, sum(len(s.values) for s in scores), max(s.mean for s in scores)
 
 
-def as_text(kind: Kind, rows: Sequence[Row]) -> str:
-    """Columns under their names, the paper's line above ours."""
-    lines = _lines("", kind, rows)
-    widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
-    text = [line[0].ljust(widths[0]) + "".join(f"  {c:>{w}}" for c, w in zip(line[1:], widths[1:], strict=True))
-            for line in lines]  # fmt: skip
-    return "\n".join([kind.title, *text, *notes(rows)]) + "\n"
+def as_text(table: LayerTable, rows: Sequence[Row]) -> str:
+    """Aligned columns, the paper's line above ours, with the notes below."""
+    return "\n".join([table.title, *align_columns(_lines("", table, rows), num_left=1), *notes(rows)]) + "\n"
 
 
-def as_markdown(kind: Kind, rows: Sequence[Row]) -> str:
-    """A GitHub table."""
-    lines = _lines("Task", kind, rows)
-    lines.insert(1, ["---", *["---:"] * len(kind.columns)])
-    table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
-    return "\n".join([f"**{kind.title}**", "", table, "", *notes(rows)]).rstrip() + "\n"
+def as_markdown(table: LayerTable, rows: Sequence[Row]) -> str:
+    """A Markdown table with the notes below."""
+    text = markdown_table(_lines("Task", table, rows), num_left=1)
+    return "\n".join([f"**{table.title}**", "", text, "", *notes(rows)]).rstrip() + "\n"
 
 
-def _lines(corner: str, kind: Kind, rows: Sequence[Row]) -> list[list[str]]:
-    lines = [[corner, *kind.columns]]
-    for row in rows:
-        paper = ["-"] * len(kind.columns) if row.paper is None else list(map(str, row.paper))
-        lines.append([f"{row.title} (paper)", *paper])
-        lines.append([f"{row.title} {row.metric}", *("-" if s is None else str(s) for s in row.ours)])
-    return lines
-
-
-def as_values(kind: Kind, rows: Sequence[Row]) -> dict[str, Any]:
-    """For JSON."""
-    return {"title": kind.title, "columns": list(kind.columns), "rows": [asdict(row) for row in rows]}
+def as_values(table: LayerTable, rows: Sequence[Row]) -> dict[str, Any]:
+    """Plain values for JSON."""
+    return {"title": table.title, "columns": list(table.columns), "rows": [asdict(row) for row in rows]}
 
 
 def notes(rows: Sequence[Row]) -> list[str]:
-    """What a reader must know to read the figures rightly."""
-    found = [
+    """What a reader must know to read the table correctly."""
+    texts = [
         f"{row.title}: trained on {100 * row.share:g} percent of the training file." for row in rows if row.share < 1
     ]
-    seeds = [f"{row.title} {', '.join(str(len(s.values)) for s in row.ours if s is not None)}" for row in rows]
-    return [*found, f"Seeds, column by column: {'; '.join(seeds)}."] if rows else found
+    if rows:
+        seeds = [f"{row.title} {', '.join(str(len(s.values)) for s in row.ours if s is not None)}" for row in rows]
+        texts.append(f"Number of seeds by column: {'; '.join(seeds)}.")
+    return texts
+
+
+def _lines(corner: str, table: LayerTable, rows: Sequence[Row]) -> list[list[str]]:
+    lines = [[corner, *table.columns]]
+    for row in rows:
+        paper = ["-"] * len(table.columns) if row.paper is None else list(map(str, row.paper))
+        lines.append([f"{row.title} (paper)", *paper])
+        lines.append([f"{row.title} {row.metric}", *("-" if s is None else str(s) for s in row.ours)])
+    return lines

@@ -1,4 +1,4 @@
-"""The same report as Markdown, for a code host: tables, links to pictures beside it, and the records at the end."""
+"""Writes a page as Markdown for a code host: tables, links to SVG files in the same folder, records at the end."""
 
 from __future__ import annotations
 
@@ -9,11 +9,15 @@ from elmo.report.page import Cell, Missing, Page, Part, Picture, Source, Table
 
 
 def as_markdown(page: Page, *, html_name: str = "index.html") -> str:
-    """The whole text; pictures are named NAME.svg, to lie beside it."""
-    parts = [f"# {_plain(page.title)}", f"The same as a page: [{html_name}]({html_name}).", _plain(page.intro)]
-    parts += ["\n".join(f"- {_plain(cell.text)}" for cell in page.tally)] if page.tally else []
+    """The text of the Markdown file; pictures are expected as NAME.svg in the same folder."""
+    parts = [
+        f"# {_escape(page.title)}",
+        f"The same report as a web page: [{html_name}]({html_name}).",
+        _escape(page.intro),
+    ]
+    parts += ["\n".join(f"- {_escape(cell.text)}" for cell in page.tally)] if page.tally else []
     for section in page.sections:
-        parts.append(f'<a id="{section.key}"></a>\n\n## {_plain(section.title)}')
+        parts.append(f'<a id="{section.key}"></a>\n\n## {_escape(section.title)}')
         parts += [_part(part) for part in section.parts]
     if page.sources:
         parts.append("## Records")
@@ -25,20 +29,20 @@ def _part(part: Part) -> str:
     if isinstance(part, Table):
         return _table(part)
     if isinstance(part, Picture):
-        return f"![{_plain(part.caption)}]({part.name}.svg)\n\n{_plain(part.caption)}"
+        return f"![{_escape(part.caption)}]({part.name}.svg)\n\n{_escape(part.caption)}"
     if isinstance(part, Missing):
-        return f"No records yet: {_plain(part.what)}. This fills it:\n\n```sh\n{part.command}\n```"
-    return _plain(part)
+        return f"No records yet: {_escape(part.what)}. This command makes them:\n\n```sh\n{part.command}\n```"
+    return _escape(part)
 
 
 def _table(table: Table) -> str:
-    rows = [_line(table.head), _line(["---", *["---" if table.has_words else "---:"] * (len(table.head) - 1)])]
+    rows = [_line(table.head), _line(["---", *["---" if table.has_sentences else "---:"] * (len(table.head) - 1)])]
     rows += [_line([_cell(cell) for cell in row]) for row in table.rows]
-    notes = "".join(f"\n\n{_plain(note)}" for note in table.notes)
+    notes = "".join(f"\n\n{_escape(note)}" for note in table.notes)
     body = "\n".join(rows) + notes
-    if table.folded:
+    if table.collapsed:
         return f"<details><summary>{escape(table.caption)}</summary>\n\n{body}\n\n</details>"
-    return f"**{_plain(table.caption)}**\n\n{body}"
+    return f"**{_escape(table.caption)}**\n\n{body}"
 
 
 def _line(cells: Sequence[str]) -> str:
@@ -47,19 +51,19 @@ def _line(cells: Sequence[str]) -> str:
 
 def _cell(cell: Cell | str) -> str:
     if isinstance(cell, str):
-        return _plain(cell)
-    text = f"**{_plain(cell.text)}**" if cell.strong else _plain(cell.text)
-    text += f": {_plain(cell.why)}" if cell.why else ""
+        return _escape(cell)
+    text = f"**{_escape(cell.text)}**" if cell.strong else _escape(cell.text)
+    text += f": {_escape(cell.note)}" if cell.note else ""
     return f"[{text}](#{cell.source})" if cell.source else text
 
 
 def _record(source: Source) -> str:
     files = ", ".join(f"`{path}`" for path in source.paths)
-    return f'<a id="{source.key}"></a>**{_plain(source.title)}**: {files}\n\n```sh\n{source.command}\n```'
+    return f'<a id="{source.key}"></a>**{_escape(source.title)}**: {files}\n\n```sh\n{source.command}\n```'
 
 
-def _plain(text: str) -> str:
-    """Text whose characters Markdown or HTML would read as marks are escaped."""
-    for mark in ("\\", "`", "*", "_", "[", "]", "<", ">"):
-        text = text.replace(mark, f"\\{mark}")
+def _escape(text: str) -> str:
+    """The text on one line, with the characters escaped that have a meaning in Markdown or HTML."""
+    for character in ("\\", "`", "*", "_", "[", "]", "<", ">"):
+        text = text.replace(character, f"\\{character}")
     return " ".join(text.split())

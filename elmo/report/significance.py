@@ -1,7 +1,7 @@
-"""Whether two figures over seeds can be told apart: their difference against its standard error, by Student's t.
+"""Whether the difference between two means over seeds is significant, by Student's t test at the 5 percent level.
 
-How far runs differ by chance is pooled over groups of runs that differ in the seed alone, for two or three seeds say
-little about it by themselves. Stands between the scores of runs and what is said of them.
+Two or three seeds estimate the variance between runs poorly, so the variance is pooled over all groups of runs that
+differ only in the seed.
 """
 
 from __future__ import annotations
@@ -16,41 +16,44 @@ _T = (12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23)  # 95 percent
 
 
 @dataclass(frozen=True, kw_only=True)
-class Noise:
-    """The deviation of a single run, and how many degrees of freedom it was estimated with."""
+class PooledDeviation:
+    """The standard deviation of a single run, and the degrees of freedom of this estimate."""
 
     deviation: float
-    freedom: int
+    degrees_of_freedom: int
 
     @property
     def t(self) -> float:
-        """How many standard errors a difference of chance alone exceeds once in twenty times."""
-        return _T[self.freedom - 1] if self.freedom <= len(_T) else 1.96 + 2.8 / self.freedom
+        """The critical value of t: equal means differ by more standard errors than this in 5 percent of cases."""
+        freedom = self.degrees_of_freedom
+        return _T[freedom - 1] if freedom <= len(_T) else 1.96 + 2.8 / freedom
 
 
-def pooled(groups: Iterable[tuple[float | None, int]]) -> Noise | None:
-    """From (deviation, seeds) of each group; None where every group has a single seed."""
-    known = [(spread, count) for spread, count in groups if spread is not None]
-    freedom = sum(count - 1 for _, count in known)
+def pool_deviations(groups: Iterable[tuple[float | None, int]]) -> PooledDeviation | None:
+    """The pooled deviation of groups, each (deviation, number of seeds); None if every group has a single seed."""
+    several = [(deviation, count) for deviation, count in groups if deviation is not None]
+    freedom = sum(count - 1 for _, count in several)
     if not freedom:
         return None
-    return Noise(deviation=math.sqrt(sum(s * s * (n - 1) for s, n in known) / freedom), freedom=freedom)
+    variance = sum(deviation * deviation * (count - 1) for deviation, count in several) / freedom
+    return PooledDeviation(deviation=math.sqrt(variance), degrees_of_freedom=freedom)
 
 
-def told_apart(gap: float, counts: tuple[int, int], noise: Noise | None) -> int:
-    """The sign of a difference between means over so many seeds, or 0: chance may have made it, or nobody can tell."""
-    if noise is None:
+def pool_scores(scores: Iterable[Score | None]) -> PooledDeviation | None:
+    """The pooled deviation of scores; None if every score has a single seed."""
+    return pool_deviations((score.deviation, len(score.values)) for score in scores if score is not None)
+
+
+def significant_sign(difference: float, counts: tuple[int, int], pooled: PooledDeviation | None) -> int:
+    """The sign of a difference between two means over `counts` seeds; 0 if it is not significant or not testable."""
+    if pooled is None:
         return 0
-    least = noise.t * noise.deviation * math.sqrt(sum(1 / count for count in counts))
-    return 0 if abs(gap) <= least else 1 if gap > 0 else -1
+    threshold = pooled.t * pooled.deviation * math.sqrt(sum(1 / count for count in counts))
+    return 0 if abs(difference) <= threshold else 1 if difference > 0 else -1
 
 
-def noise_of(scores: Iterable[Score | None]) -> Noise | None:
-    return pooled((score.deviation, len(score.values)) for score in scores if score is not None)
-
-
-def compare(one: Score | None, other: Score | None, noise: Noise | None) -> int | None:
-    """1 where `one` is better, -1 where it is worse, 0 where they are not told apart; None without both."""
+def compare(one: Score | None, other: Score | None, pooled: PooledDeviation | None) -> int | None:
+    """1 if `one` is significantly better, -1 if worse, 0 without significant difference; None if a score is missing."""
     if one is None or other is None:
         return None
-    return told_apart(one.mean - other.mean, (len(one.values), len(other.values)), noise)
+    return significant_sign(one.mean - other.mean, (len(one.values), len(other.values)), pooled)

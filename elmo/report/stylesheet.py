@@ -1,17 +1,18 @@
-"""How the page looks: one style sheet, from the same colours as the pictures; light and dark, phone to wide screen."""
+"""The CSS of the HTML page, with the colours of the charts: light and dark mode, phone to wide screen, print."""
 
 from __future__ import annotations
 
 from elmo.charts.svg import COLORS
 
-GROUNDS = {"panel": ("#f3f5f9", "#20242b"), "aim": ("#fff3bf", "#4a3f10")}  # of other things than the page itself
-MOODS = {  # of verdicts, as text
+# name -> (colour in light mode, in dark mode)
+BACKGROUNDS = {"panel": ("#f3f5f9", "#20242b"), "target": ("#fff3bf", "#4a3f10")}
+VERDICTS = {  # text colours
     "good": ("#0b6630", "#83dba0"),
     "even": ("#6d4a00", "#f0c674"),
     "bad": ("#a3142c", "#ff9fab"),
     "none": ("#565a63", "#aeb2bb"),
 }
-_SHEET = """
+_RULES = """
 * { box-sizing: border-box }
 html { color-scheme: light dark; scroll-padding-top: 1rem; -webkit-text-size-adjust: 100% }
 body { margin: 0; background: var(--ground); color: var(--ink); font: 1rem/1.55 system-ui, sans-serif }
@@ -51,15 +52,14 @@ td strong { font-weight: 700 }
 .wide > .note { position: sticky; left: 0 }
 figure { margin: 1rem 0 }
 figure svg { display: block; width: 100%; max-width: 32rem; height: auto }
-figure img { display: block; width: 100%; min-width: 46rem; max-width: 60rem; height: auto; max-height: 44rem }
-figure img { object-fit: contain; object-position: left }
+figure .wide svg { min-width: 46rem; max-width: 60rem }
 .missing { background: var(--panel); border-radius: .4rem; padding: .75rem 1rem; margin: 1rem 0 }
 .missing p { margin: 0 0 .5rem }
 pre { margin: 0; overflow-x: auto; white-space: pre-wrap; overflow-wrap: anywhere; font-size: .85rem }
 code { font-family: ui-monospace, monospace }
 .records { list-style: none; padding: 0 }
 .records li { max-width: none; border-top: 1px solid var(--rule); padding: .35rem .25rem }
-.records li:target { background: var(--aim) }
+.records li:target { background: var(--target) }
 summary { cursor: pointer; padding: .25rem 0; overflow-wrap: anywhere }
 .records details > div { background: var(--panel); border-radius: .4rem; padding: .75rem; margin: .5rem 0 }
 @media (max-width: 30rem) { th, td { padding: .4rem .5rem } table { font-size: .86rem } }
@@ -77,7 +77,7 @@ summary { cursor: pointer; padding: .25rem 0; overflow-wrap: anywhere }
 
 
 def style_sheet() -> str:
-    """All of it."""
-    both = {**COLORS, **GROUNDS, **MOODS}
-    light, dark = (" ".join(f"--{name}: {pair[side]};" for name, pair in both.items()) for side in (0, 1))
-    return f":root {{ {light} }}\n@media (prefers-color-scheme: dark) {{ :root {{ {dark} }} }}{_SHEET}"
+    """The text of the style sheet."""
+    colors = {**COLORS, **BACKGROUNDS, **VERDICTS}
+    light, dark = (" ".join(f"--{name}: {pair[side]};" for name, pair in colors.items()) for side in (0, 1))
+    return f":root {{ {light} }}\n@media (prefers-color-scheme: dark) {{ :root {{ {dark} }} }}{_RULES}"

@@ -1,26 +1,25 @@
-"""The paper's Table 1 from a folder of runs: the paper's figures beside ours, with and without ELMo.
+"""The paper's Table 1 from task runs: published scores of six tasks next to ours, without and with ELMo.
 
-Which runs count: those on the whole training file. Runs that differ in nothing but the seed are one entry. Where a task
-has several entries with ELMo (or without), the one with the most seeds and then the best mean on dev is shown: dev
-chooses, the figure is test. A task without a test file shows dev, and says so.
+Only runs on the whole training file count. Runs that differ only in the seed are one entry. If a task has several
+entries with ELMo (or without), the table shows the one with the most seeds, then the best mean on dev: dev selects, the
+score shown is test. A task without a test file shows dev and is marked so.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from elmo.report.run_groups import grouped, score
+from elmo.report.run_groups import Record, data_share, group_runs, score
 
 
 @dataclass(frozen=True, kw_only=True)
 class Published:
-    """A line of Table 1 of Peters et al. 2018: test figures of single models."""
+    """One line of Table 1 of Peters et al. 2018: test scores of single models."""
 
     title: str
     metric: str
-    source: str  # of the best result before
+    source: str  # of the previous best result
     previous: float
     baseline: float
     elmo: float
@@ -59,78 +58,77 @@ PUBLISHED = {
 
 @dataclass(frozen=True, kw_only=True)
 class Entry:
-    """Runs that differ in nothing but the seed."""
+    """The score of runs that differ only in the seed."""
 
     mean: float
-    deviation: float | None  # of the sample; None: one seed
+    deviation: float | None  # of the sample; None for one seed
     dev_mean: float
-    split: str  # test, or dev where there is no test
+    split: str  # test, or dev if there is no test file
     seeds: tuple[int, ...]
     paths: tuple[str, ...]
 
     def __str__(self) -> str:
-        spread = "" if self.deviation is None else f" ± {self.deviation:.2f}"
-        return f"{self.mean:.2f}{spread}" + (" (dev)" if self.split == "dev" else "")
+        deviation = "" if self.deviation is None else f" ± {self.deviation:.2f}"
+        return f"{self.mean:.2f}{deviation}" + (" (dev)" if self.split == "dev" else "")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """One task: the paper's line and ours."""
+    """One task: the paper's line and our entries."""
 
     task: str
     paper: Published
     baseline: Entry | None
     elmo: Entry | None
-    same_data: bool  # both of ours were trained and scored on the same files
+    same_data: bool  # whether both entries were trained and scored on the same files
 
     @property
     def absolute(self) -> float | None:
-        """Points gained."""
+        """The gain in points."""
         return self.elmo.mean - self.baseline.mean if self.baseline and self.elmo else None
 
     @property
     def relative(self) -> float | None:
-        """Share of the baseline's error that is gone, in percent."""
+        """The relative error reduction, in percent."""
         if self.absolute is None or self.baseline is None or self.baseline.mean >= 100:
             return None
         return 100 * self.absolute / (100 - self.baseline.mean)
 
 
-def make_table(records: Sequence[dict[str, Any]]) -> list[Row]:
-    """A row for every task of the paper that has a record, in the paper's order."""
+def make_table(records: Sequence[Record]) -> list[Row]:
+    """One row for each task of the paper that has a record, in the paper's order."""
     rows = []
     for task, paper in PUBLISHED.items():
-        mine = [r for r in records if r["task"] == task and r["config"]["data"]["fraction"] == 1.0]
-        if mine:
-            baseline = choose([r for r in mine if r["elmo"] is None])
-            elmo = choose([r for r in mine if r["elmo"] is not None])
-            files = {_data_key(r) for r in mine for e in (baseline, elmo) if e and r["path"] in e.paths}
+        runs = [r for r in records if r["task"] == task and data_share(r) == 1.0]
+        if runs:
+            baseline = choose([r for r in runs if r["elmo"] is None])
+            elmo = choose([r for r in runs if r["elmo"] is not None])
+            files = {_data_key(r) for r in runs for e in (baseline, elmo) if e and r["path"] in e.paths}
             rows.append(Row(task=task, paper=paper, baseline=baseline, elmo=elmo, same_data=len(files) <= 1))
     return rows
 
 
-def choose(records: Sequence[dict[str, Any]]) -> Entry | None:
-    """The entry with the most seeds, then the best mean on dev."""
-    entries = summarize(records)
-    return max(entries, key=lambda entry: (len(entry.seeds), entry.dev_mean), default=None)
+def choose(records: Sequence[Record]) -> Entry | None:
+    """The entry with the most seeds, then the best mean on dev; None without records."""
+    return max(summarize(records), key=lambda entry: (len(entry.seeds), entry.dev_mean), default=None)
 
 
-def summarize(records: Sequence[dict[str, Any]]) -> list[Entry]:
-    """Records gathered by settings; a seed that was run twice counts once."""
-    return [_entry(group) for group in grouped(records).values()]
+def summarize(records: Sequence[Record]) -> list[Entry]:
+    """One entry for each group of records with equal settings."""
+    return [_entry(group) for group in group_runs(records).values()]
 
 
-def _entry(records: Sequence[dict[str, Any]]) -> Entry:
-    found = score(records)
+def _entry(records: Sequence[Record]) -> Entry:
+    shown = score(records)
     return Entry(
-        mean=found.mean,
-        deviation=found.deviation,
+        mean=shown.mean,
+        deviation=shown.deviation,
         dev_mean=score(records, split="dev").mean,
-        split=found.split,
-        seeds=found.seeds,
-        paths=found.paths,
+        split=shown.split,
+        seeds=shown.seeds,
+        paths=shown.paths,
     )
 
 
-def _data_key(record: dict[str, Any]) -> tuple[tuple[str, str], ...]:
+def _data_key(record: Record) -> tuple[tuple[str, str], ...]:
     return tuple((split, about["sha256"]) for split, about in sorted(record["data"].items()))

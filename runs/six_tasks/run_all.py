@@ -163,13 +163,13 @@ def command_of(job: Job, options: argparse.Namespace) -> list[str]:
 
 def embed(task: str, assignments: list[str]) -> None:
     """Fills the layer cache for the three files of a task."""
-    from elmo.cli.pretrain import assignment
+    from elmo.cli.options import parse_assignment
     from elmo.tasks.config import make_config
     from elmo.tasks.run import new_run
     from elmo.tasks.task import load_task
 
     toml = read_toml(Path(__file__).with_name(f"{task}.toml"))
-    new_run(make_config(load_task(task), toml, *map(assignment, assignments)), show=True)
+    new_run(make_config(load_task(task), toml, *map(parse_assignment, assignments)), show=True)
 
 
 def is_done(job: Job, out: Path) -> bool:

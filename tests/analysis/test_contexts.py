@@ -1,4 +1,4 @@
-"""Words in context: the sentences, the measures on worked examples, the pictures, and the demo that shows them."""
+"""Words in context: the sentences, separation of senses on worked examples, word maps, and `elmo demo`."""
 
 from __future__ import annotations
 
@@ -9,11 +9,10 @@ import numpy as np
 import pytest
 from golden import golden_embedder
 from in_process_cli import elmo_inside
-from models_with_head import scored
+from models_with_head import tiny_with_head
 
-from elmo.analysis.contexts import CONTEXTS, all_uses, layers_of, vectors_of
-from elmo.analysis.separation import separation
-from elmo.charts.word_map import as_svg, as_text, plane
+from elmo.analysis.contexts import CONTEXTS, all_uses, sentence_layers, separation, word_vectors
+from elmo.charts.word_map import as_text, project_to_plane, word_map
 from elmo.weights.store import save_store
 
 
@@ -29,7 +28,7 @@ def test_every_word_has_two_senses_of_four_sentences_with_it_once():
 def test_vectors_are_the_used_words():
     embedder = golden_embedder("allennlp")
     uses = all_uses(["bank", "cell"])
-    vectors = vectors_of(uses, layers_of(embedder, uses))
+    vectors = word_vectors(uses, sentence_layers(embedder, uses))
     assert vectors.shape == (3, 16, embedder.dim)
     expected = embedder.layers([list(uses[5].tokens)])[0][:, uses[5].position]
     np.testing.assert_allclose(vectors[:, 5], expected, atol=1e-5)
@@ -37,19 +36,19 @@ def test_vectors_are_the_used_words():
 
 
 def test_separation_of_a_worked_example():
-    axes = np.eye(4)[[0, 0, 1, 1]] + np.eye(4)[[2, 3, 2, 3]]  # a sense by an axis, and something else by another
-    found = separation(axes, ["a", "a", "b", "b"])
-    assert found.within == pytest.approx(0.5)  # (1, 0, 1, 0) and (1, 0, 0, 1): 1 / 2
-    assert found.between == pytest.approx(0.25)  # half of the pairs share the other axis, half share nothing
-    assert found.nearest == pytest.approx(0.5)  # the two nearest are equally near, one of each sense
+    vectors = np.eye(4)[[0, 0, 1, 1]] + np.eye(4)[[2, 3, 2, 3]]  # one axis per sense, and two axes across senses
+    result = separation(vectors, ["a", "a", "b", "b"])
+    assert result.within == pytest.approx(0.5)  # (1, 0, 1, 0) and (1, 0, 0, 1): 1 / 2
+    assert result.between == pytest.approx(0.25)  # half of the pairs share the other axis, half share nothing
+    assert result.nearest == pytest.approx(0.5)  # the two nearest are equally near, one of each sense
     assert separation(np.eye(2)[[0, 0, 1, 1]], ["a", "a", "b", "b"]).nearest == 1.0
     assert separation(np.ones((4, 3)), ["a", "a", "b", "b"]).nearest == pytest.approx(1 / 3)  # chance
 
 
-def test_plane_keeps_distances_of_flat_points_and_one_point_one():
+def test_the_plane_keeps_distances_of_flat_points_and_equal_points():
     rng = np.random.default_rng(0)
     flat = rng.normal(size=(9, 2))
-    points = plane(flat @ np.linalg.qr(rng.normal(size=(7, 7)))[0][:2] + 3.0)
+    points = project_to_plane(flat @ np.linalg.qr(rng.normal(size=(7, 7)))[0][:2] + 3.0)
 
     def distances(p):
         return np.linalg.norm(p[:, None] - p[None], axis=-1)
@@ -57,18 +56,18 @@ def test_plane_keeps_distances_of_flat_points_and_one_point_one():
     ratio = distances(points)[0, 1] / distances(flat)[0, 1]
     np.testing.assert_allclose(distances(points), ratio * distances(flat), atol=1e-9)
     assert np.abs(points).max() == pytest.approx(1.0)
-    assert (plane(np.full((5, 6), 2.5)) == 0).all()
-    assert plane(np.ones((1, 4))).shape == (1, 2)
+    assert (project_to_plane(np.full((5, 6), 2.5)) == 0).all()
+    assert project_to_plane(np.ones((1, 4))).shape == (1, 2)
 
 
-def test_pictures_hold_every_point():
+def test_pictures_contain_every_point():
     vectors = np.random.default_rng(1).normal(size=(3, 4, 6))
     words = {"a<b": (vectors, ["x", "x", "y", "y"]), "c": (vectors, ["p", "p", "q", "q"])}
-    root = ET.fromstring(as_svg(words, "T & t"))
+    root = ET.fromstring(word_map("map", words, title="T & t"))
     names = [element.tag.split("}")[1] for element in root.iter()]
     assert names.count("circle") == 2 * 3 * 2
     assert names.count("rect") == 2 * 3 * (1 + 2)
-    lines = as_text(plane(vectors[0]), ["x1", "x2", "y3", "y4"], width=20, height=5)
+    lines = as_text(project_to_plane(vectors[0]), ["x1", "x2", "y3", "y4"], width=20, height=5)
     assert {len(line) for line in lines} == {22}
     text = "".join(lines)
     assert all(text.count(label) == 1 for label in ("x1", "x2", "y3", "y4"))
@@ -76,7 +75,7 @@ def test_pictures_hold_every_point():
     assert all(label in on_one_spot for label in ("x1", "x2", "y3", "y4"))
 
 
-def test_demo_of_an_untrained_model_says_so(capsys, tmp_path, monkeypatch):
+def test_demo_reports_an_untrained_model(capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     done = elmo_inside(capsys, "demo", "--model", "tiny-random", "--device", "cpu")
     assert done.returncode == 0, done.stderr
@@ -87,13 +86,14 @@ def test_demo_of_an_untrained_model_says_so(capsys, tmp_path, monkeypatch):
 
 def test_demo_with_a_language_model_as_json(capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    save_store(tmp_path / "m", scored(), storage="int8")
+    save_store(tmp_path / "m", tiny_with_head(), storage="int8")
     done = elmo_inside(capsys, "demo", "--model", str(tmp_path / "m"), "--json", "--device", "cpu")
     assert done.returncode == 0, done.stderr
     facts = json.loads(done.stdout)
+    assert (facts["kind"], facts["command"]) == ("demo", f"elmo demo --model {tmp_path / 'm'} --json")
     assert set(facts["senses"]) == set(CONTEXTS)
     assert facts["senses"]["bank"][0]["within"] == pytest.approx(1.0, abs=1e-3)
-    assert [len(found["layers"]) for found in facts["neighbours"]] == [3, 3]
+    assert [len(query["layers"]) for query in facts["neighbours"]] == [3, 3]
     first = facts["neighbours"][0]["layers"]
     assert all("[bank]" not in one["shown"] for one in first[0])
     assert all(one["sentence"] != 0 for layer in first for one in layer)  # not the sentence itself
@@ -101,7 +101,7 @@ def test_demo_with_a_language_model_as_json(capsys, tmp_path, monkeypatch):
     assert sorted(ordered) == sorted(scrambled)
     assert ordered != scrambled
     assert len(facts["language_model"]["substitutes"]) == 2
-    assert list(tmp_path.iterdir()) == [tmp_path / "m"]  # no picture was asked for
+    assert list(tmp_path.iterdir()) == [tmp_path / "m"]  # no picture without --out
     shown = elmo_inside(capsys, "demo", "--model", str(tmp_path / "m"), "--out", "p.svg", "--device", "cpu")
     assert "scrambled" in shown.stdout
-    assert "untrained" in shown.stdout  # scored() is tiny-random with a softmax
+    assert "untrained" in shown.stdout  # tiny_with_head() is tiny-random with a softmax

@@ -1,4 +1,4 @@
-"""A word's neighbours in context, streamed."""
+"""Nearest neighbours of a word in context and without, streamed and from an index, and `elmo similar`."""
 
 from __future__ import annotations
 
@@ -10,55 +10,56 @@ from golden import golden_embedder
 from in_process_cli import elmo_inside
 
 from elmo.analysis.corpus_index import index_corpus
-from elmo.analysis.neighbors import Query, neighbors
-from elmo.analysis.similar import similar
-from elmo.analysis.similarity import occurrence_similarity
-from elmo.analysis.static_neighbors import static_neighbors
+from elmo.analysis.neighbors import Query, find_neighbors, static_neighbors
 from elmo.errors import ConfigError, DataError
 
-CORPUS = [["The", "cat", "sat", "."], [], ["A", "dog", "and", "a", "cat"], ["Nothing", "here"]]
+CORPUS = [("The", "cat", "sat", "."), (), ("A", "dog", "and", "a", "cat"), ("Nothing", "here")]
 
 
 def test_neighbours_are_the_nearest_by_cosine() -> None:
     embedder = golden_embedder("allennlp")
-    found = neighbors(embedder, ["My", "cat", "slept"], 1, CORPUS, layers=1, k=4)
-    query = embedder.embed([["My", "cat", "slept"]], layers=1)[0][1]
+    query = Query(("My", "cat", "slept"), 1)
+    (neighbors,) = find_neighbors(embedder, [query], CORPUS, layers=1, k=4).neighbors
+    query_vector = embedder.embed([["My", "cat", "slept"]], layers=1)[0][1]
     every = []
     for line, tokens in enumerate(CORPUS):
-        for place, vector in enumerate(embedder.embed([tokens], layers=1)[0]):
-            every.append((vector @ query / np.linalg.norm(vector) / np.linalg.norm(query), line, place))
+        for position, vector in enumerate(embedder.embed([list(tokens)], layers=1)[0]):
+            cosine = vector @ query_vector / np.linalg.norm(vector) / np.linalg.norm(query_vector)
+            every.append((cosine, line, position))
     every.sort(reverse=True)
-    assert [(n.line, n.position) for n in found] == [(line, place) for _, line, place in every[:4]]
-    np.testing.assert_allclose([n.score for n in found], [score for score, _, _ in every[:4]], atol=1e-5)
+    assert [(n.line, n.position) for n in neighbors] == [(line, position) for _, line, position in every[:4]]
+    np.testing.assert_allclose([n.score for n in neighbors], [score for score, _, _ in every[:4]], atol=1e-5)
 
 
-def test_the_same_word_alone_can_be_asked_for_and_the_query_is_no_answer() -> None:
+def test_the_search_can_be_limited_to_a_word_and_leaves_the_query_out() -> None:
     embedder = golden_embedder("allennlp")
-    found = neighbors(embedder, CORPUS[0], 1, CORPUS, k=10, word="cat")
-    assert [(n.word, n.line) for n in found] == [("cat", 2)]
+    (neighbors,) = find_neighbors(embedder, [Query(CORPUS[0], 1)], CORPUS, k=10, word="cat").neighbors
+    assert [(n.word, n.line) for n in neighbors] == [("cat", 2)]
 
 
-def test_what_cannot_be_compared_is_refused() -> None:
-    with pytest.raises(ConfigError, match="one vector a word"):
-        neighbors(golden_embedder("allennlp"), CORPUS[0], 1, CORPUS, layers="all")
+def test_what_cannot_be_compared_is_an_error() -> None:
+    query = Query(CORPUS[0], 1)
+    with pytest.raises(ConfigError, match="one vector per word"):
+        find_neighbors(golden_embedder("allennlp"), [query], CORPUS, layers="all")
     with pytest.raises(ConfigError, match="carry"):
-        neighbors(golden_embedder("allennlp", state="carry"), CORPUS[0], 1, CORPUS)
+        find_neighbors(golden_embedder("allennlp", state="carry"), [query], CORPUS)
     with pytest.raises(ConfigError, match="position 9"):
-        neighbors(golden_embedder("allennlp"), CORPUS[0], 9, CORPUS)
+        Query(CORPUS[0], 9)
 
 
-def test_occurrences_of_a_word_are_alike_without_context() -> None:
+def test_occurrences_of_a_word_are_equal_without_context_only() -> None:
     embedder = golden_embedder("allennlp")
-    np.testing.assert_allclose(occurrence_similarity(embedder, CORPUS, "cat", 0), np.ones((2, 2)), atol=1e-5)
-    assert occurrence_similarity(embedder, CORPUS, "cat", "top")[0, 1] < 0.999
+    queries = [Query(CORPUS[0], 1), Query(CORPUS[2], 4)]
+    np.testing.assert_allclose(find_neighbors(embedder, queries, CORPUS, layers=0).cosines, np.ones((2, 2)), atol=1e-5)
+    assert find_neighbors(embedder, queries, CORPUS, layers="top").cosines[0, 1] < 0.999
 
 
-def test_the_command_line_finds_and_refuses(tmp_path, capsys) -> None:
+def test_the_command_shows_neighbours_and_reports_wrong_arguments(tmp_path, capsys) -> None:
     (tmp_path / "c.txt").write_text("The cat sat .\nA dog and a cat\n")
     words = ["similar", "My cat slept .", "cat", str(tmp_path / "c.txt"), "--model", "tiny-random"]
     done = elmo_inside(capsys, *words, "-k", "2")
     assert done.returncode == 0
-    assert done.stdout.count("[") == 3, "the query and two answers"
+    assert done.stdout.count("[") == 3, "the query and two neighbours"
     assert "without context (the model's token layer): " in done.stdout
     assert elmo_inside(capsys, *words, "--layers", "all").returncode == 2
     wrong = elmo_inside(capsys, "similar", "My cat .", "horse", str(tmp_path / "c.txt"), "--model", "tiny-random")
@@ -70,40 +71,39 @@ def test_the_command_line_finds_and_refuses(tmp_path, capsys) -> None:
     assert "no softmax" in score.stderr
 
 
-def test_an_index_answers_as_the_stream_does_and_is_made_once(tmp_path) -> None:
+def test_an_index_gives_the_neighbours_of_the_stream_and_is_written_once(tmp_path) -> None:
     embedder = golden_embedder("allennlp")
-    sentences = [tuple(sentence) for sentence in CORPUS]
     queries = [Query(("My", "cat", "slept"), 1), Query(("A", "dog", "."), 1)]
-    streamed = similar(embedder, queries, sentences, k=3)
-    indexed = similar(embedder, queries, sentences, k=3, index=tmp_path)
-    for one, other in zip(streamed.neighbours, indexed.neighbours, strict=True):
+    streamed = find_neighbors(embedder, queries, CORPUS, k=3)
+    indexed = find_neighbors(embedder, queries, CORPUS, k=3, index=tmp_path)
+    for one, other in zip(streamed.neighbors, indexed.neighbors, strict=True):
         assert [(n.line, n.position) for n in one] == [(n.line, n.position) for n in other]
         np.testing.assert_allclose([n.score for n in one], [n.score for n in other], atol=2e-3)  # float16
     assert (indexed.num_sentences, indexed.num_words) == (4, 11)
-    made = index_corpus(embedder, sentences, tmp_path)
-    assert list(tmp_path.iterdir()) == [made.path], "the same file was opened"
-    assert made.vectors.shape == (11, embedder.dim)
-    index_corpus(embedder, sentences, tmp_path, layers=1)
-    index_corpus(embedder, sentences[:1], tmp_path)
-    assert len(list(tmp_path.iterdir())) == 3, "another layer, another text: files of their own"
+    index = index_corpus(embedder, CORPUS, tmp_path)
+    assert list(tmp_path.iterdir()) == [index.path], "the same file was opened"
+    assert index.vectors.shape == (11, embedder.dim)
+    index_corpus(embedder, CORPUS, tmp_path, layers=1)
+    index_corpus(embedder, CORPUS[:1], tmp_path)
+    assert len(list(tmp_path.iterdir())) == 3, "another layer or text has its own file"
 
 
-def test_queries_are_compared_with_each_other_and_an_empty_corpus_is_told() -> None:
+def test_queries_are_compared_with_each_other_and_an_empty_corpus_is_an_error() -> None:
     embedder = golden_embedder("allennlp")
     query = Query(("My", "cat", "slept"), 1)
-    found = similar(embedder, [query, query], [("A", "cat", "."), ("The", "cat", ".")], k=5, word="cat")
-    np.testing.assert_allclose(found.cosines, np.ones((2, 2)), atol=1e-5)
-    assert [n.tokens[0] for n in found.neighbours[0]] == [n.tokens[0] for n in found.neighbours[1]]
-    assert {one.word for one in found.without_context} == {"A", "The", "."}
+    result = find_neighbors(embedder, [query, query], [("A", "cat", "."), ("The", "cat", ".")], k=5, word="cat")
+    np.testing.assert_allclose(result.cosines, np.ones((2, 2)), atol=1e-5)
+    assert [n.tokens[0] for n in result.neighbors[0]] == [n.tokens[0] for n in result.neighbors[1]]
+    assert {one.word for one in result.without_context} == {"A", "The", "."}
     with pytest.raises(DataError, match="no words"):
-        similar(embedder, [query], [()])
+        find_neighbors(embedder, [query], [()])
 
 
-def test_static_neighbours_are_the_nearest_words_but_the_word_itself() -> None:
+def test_static_neighbours_are_the_nearest_other_words() -> None:
     # cosines with (1, 0): 1, 0.6, 0 and -1, whatever the lengths; a zero vector has none
     vectors = np.array([[1.0, 0.0], [3.0, 4.0], [0.0, 2.0], [-5.0, 0.0], [0.0, 0.0]])
-    found = static_neighbors("play", ["play", "game", "bank", "rest", "zero"], vectors, vectors[0], k=2)
-    assert [(one.word, round(one.score, 6)) for one in found] == [("game", 0.6), ("bank", 0.0)]
+    neighbors = static_neighbors("play", ["play", "game", "bank", "rest", "zero"], vectors, vectors[0], k=2)
+    assert [(one.word, round(one.score, 6)) for one in neighbors] == [("game", 0.6), ("bank", 0.0)]
 
 
 def test_the_record_holds_query_settings_and_both_kinds_of_neighbours(tmp_path, capsys) -> None:
@@ -122,6 +122,7 @@ def test_the_record_holds_query_settings_and_both_kinds_of_neighbours(tmp_path, 
     done = elmo_inside(capsys, *words, *more, "--json")
     assert done.returncode == 0, done.stderr
     record = json.loads(done.stdout)
+    assert record["kind"] == "neighbours"
     assert record["command"].startswith("elmo similar 'My cat slept .' cat c.txt ")
     assert str(tmp_path) not in record["command"]
     assert "--beside 'No cat .' --paragraphs" in record["command"]

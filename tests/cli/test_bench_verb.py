@@ -1,4 +1,4 @@
-"""`elmo bench` in a real process."""
+"""`elmo bench` as a subprocess."""
 
 from __future__ import annotations
 
@@ -6,22 +6,26 @@ import json
 
 from test_main import elmo
 
+from elmo.records import kind_of
+
 FEW = ("--size", "tiny", "--sentences", "2", "--rounds", "1")
 
 
-def test_a_path_is_measured_as_json():
-    done = elmo("bench", *FEW, "--path", "plain,torch float32", "--dtype", "float32", "--json")
-    assert done.returncode == 0, done.stderr
-    report = json.loads(done.stdout)
-    assert [(one["feed"], one["path"]) for one in report["results"]] == [
+def test_variants_are_measured_as_json():
+    process = elmo("bench", *FEW, "--path", "plain,torch float32", "--dtype", "float32", "--json")
+    assert process.returncode == 0, process.stderr
+    record = json.loads(process.stdout)
+    assert kind_of(record) == "bench"
+    assert record["command"].startswith("elmo bench --size tiny --dtype float32 --path 'plain,torch float32'")
+    assert [(result["feed"], result["path"]) for result in record["results"]] == [
         ("bulk", "plain"), ("bulk", "torch float32"), ("single", "plain"), ("single", "torch float32"),
     ]  # fmt: skip
-    assert report["gflops"]["cpu float32"] > 0
-    assert report["machine"]["torch"]
+    assert record["gflops"]["cpu float32"] > 0
+    assert record["machine"]["torch"]
 
 
-def test_what_cannot_be_measured_is_said():
-    done = elmo("bench", "--pictures", "here")
-    assert (done.returncode, done.stdout) == (2, "")
-    assert "--growth" in done.stderr
-    assert "Traceback" not in done.stderr
+def test_pictures_without_growth_are_refused():
+    process = elmo("bench", "--pictures", "here")
+    assert (process.returncode, process.stdout) == (2, "")
+    assert "--growth" in process.stderr
+    assert "Traceback" not in process.stderr

@@ -1,4 +1,4 @@
-"""`elmo embed` and `elmo merge` as a person meets them: real processes, signals, pipes, full disks."""
+"""`elmo embed` and `elmo merge` in real processes: signals, pipes, full disks, shards."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def start(*words, **options) -> subprocess.Popen:
     return subprocess.Popen([sys.executable, "-m", "elmo", *map(str, words)], stderr=subprocess.PIPE, **options)
 
 
-def finish(process: subprocess.Popen, given: bytes | None = None) -> tuple[int, str, str]:
-    out, err = process.communicate(given, timeout=120)
+def finish(process: subprocess.Popen, stdin: bytes | None = None) -> tuple[int, str, str]:
+    out, err = process.communicate(stdin, timeout=120)
     return process.returncode, (out or b"").decode(), err.decode()
 
 
@@ -38,7 +38,7 @@ def elmo(*words, **options) -> tuple[int, str, str]:
 
 @pytest.fixture(scope="module")
 def work(tmp_path_factory):
-    """A folder with in.txt, some fifty blocks long, and what one undisturbed run makes of it."""
+    """A folder with in.txt, which has about fifty blocks, and one.npz, the output of an uninterrupted run."""
     folder = tmp_path_factory.mktemp("embed")
     chance = random.Random(7)
     words = ["The", "cat", "sat", "on", "a", "mat", ",", "and", "did", "not", ".", "Zürich", "(", "2018", ")", "東京"]
@@ -58,18 +58,18 @@ SETTINGS = ["--tokenizer", "whitespace", "--layers", "top", "--block-tokens", "2
 
 
 @posix
-def test_stopped_runs_are_continued_to_the_same_bytes(work):
+def test_resumed_runs_give_the_same_bytes(work):
     out = work / "stopped.npz"
     command = ["embed", work / "in.txt", out, *MODEL, *SETTINGS, "--resume"]
     for stop, expected in ((signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGKILL, -9)):
-        kept = len(list(work.glob("stopped.npz.parts/block-*")))
+        num_blocks = len(list(work.glob("stopped.npz.parts/block-*")))
         process = start(*command)
-        wait_for_blocks(work / "stopped.npz.parts", kept + 3, process)
+        wait_for_blocks(work / "stopped.npz.parts", num_blocks + 3, process)
         process.send_signal(stop)
-        begun = time.monotonic()
+        signalled = time.monotonic()
         code, _, err = finish(process)
         assert code == expected, err
-        assert time.monotonic() - begun < 5
+        assert time.monotonic() - signalled < 5
         assert not out.exists()
         if stop != signal.SIGKILL:
             assert "continue with --resume" in err
@@ -87,7 +87,7 @@ def test_killed_twenty_times_gives_the_same_bytes(work):
     command = ["embed", work / "in.txt", out, *MODEL, *SETTINGS, "--resume"]
     for _ in range(20):
         process = start(*command)
-        time.sleep(chance.uniform(0.5, 5))  # when exactly is the point of this test
+        time.sleep(chance.uniform(0.5, 5))  # the test needs kills at random times
         process.kill()
         finish(process)
         if out.exists() and not (work / "killed.npz.parts").exists():
@@ -106,7 +106,7 @@ def wait_for_blocks(parts: Path, count: int, process: subprocess.Popen) -> None:
         time.sleep(0.005)
 
 
-def test_shards_at_the_same_time_then_merge(work):
+def test_shards_in_parallel_then_merge_give_the_same_bytes(work):
     out = work / "sharded.npz"
     command = ["embed", work / "in.txt", out, *MODEL, *SETTINGS, "--shard"]
     assert elmo(*command, "9/8")[0] == 2
@@ -122,22 +122,22 @@ def test_shards_at_the_same_time_then_merge(work):
     assert not list(work.glob("sharded.npz.parts"))
 
 
-def test_refusals_come_before_the_model_is_loaded(tmp_path):
+def test_usage_errors_come_before_the_model_is_loaded(tmp_path):
     source = tmp_path / "in.txt"
     source.write_text("A line .\n")
     (tmp_path / "there.npz").write_text("precious")
-    wrong = {
+    errors = {
         ("there.npz",): (1, "exists"),
         ("in.txt", "--overwrite", "--format", "npz"): (1, "is the input itself"),
         ("nowhere/o.npz",): (1, "there is no folder"),
         ("o.unknown",): (2, "--format"),
         ("o.npz", "--shard", "1of2"): (2, "expected i/n"),
-        ("o.npz", "--top", "--layers", "all"): (2, "say the same thing"),
+        ("o.npz", "--top", "--layers", "all"): (2, "set the same option"),
         ("o.npz", "--dtype", "int8"): (2, "float16"),
         ("o.npz", "--errors", "ignore"): (2, "expected strict or replace"),
     }
     begun = time.monotonic()
-    for (name, *flags), (expected, text) in wrong.items():
+    for (name, *flags), (expected, text) in errors.items():
         code, _, err = elmo("embed", source, tmp_path / name, *flags, "--model", "missing/")
         assert (code, text in err, "missing" in err) == (expected, True, False), err
     assert time.monotonic() - begun < 20
@@ -146,7 +146,7 @@ def test_refusals_come_before_the_model_is_loaded(tmp_path):
 
 
 @posix
-def test_standard_input_to_a_reader_that_leaves(tmp_path):
+def test_stdin_to_stdout_ends_quietly_when_the_reader_closes_the_pipe(tmp_path):
     (tmp_path / "in.txt").write_bytes(b"The cat sat .\n\nA dog , too .\n" * 2000)
     with open(tmp_path / "in.txt", "rb") as source:
         process = start("embed", "-", "-", *MODEL, "--layers", "average", "--block-tokens", "64", stdin=source)
@@ -161,7 +161,7 @@ def test_standard_input_to_a_reader_that_leaves(tmp_path):
 
 
 @posix
-def test_streams_that_are_full_or_closed(tmp_path):
+def test_full_or_closed_streams_are_clear_errors(tmp_path):
     (tmp_path / "in.txt").write_text("The cat sat .\n" * 2000)
     with open("/dev/full", "wb") as full:
         code, _, err = elmo("embed", tmp_path / "in.txt", "-", *MODEL, stdout=full)
@@ -175,13 +175,19 @@ def test_streams_that_are_full_or_closed(tmp_path):
 
 
 @posix
-def test_file_size_limit_is_a_clear_error_and_no_file(work, tmp_path):
+def test_file_size_limit_is_a_clear_error_and_leaves_no_file(work, tmp_path):
     import resource
 
     def limit():
         resource.setrlimit(resource.RLIMIT_FSIZE, (3_000_000, 3_000_000))
 
-    command = ["embed", work / "in.txt", tmp_path / "o.hdf5", *MODEL, *SETTINGS]  # of all writers HDF5 takes it worst
+    command = [
+        "embed",
+        work / "in.txt",
+        tmp_path / "o.hdf5",
+        *MODEL,
+        *SETTINGS,
+    ]  # the HDF5 library handles write errors worst of all formats
     code, _, err = elmo(*command, preexec_fn=limit)
     assert code == 1
     assert "needs about" in err
@@ -195,7 +201,7 @@ def test_file_size_limit_is_a_clear_error_and_no_file(work, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["o.hdf5.parts"]
 
 
-def test_plain_terminal_and_old_flags(tmp_path):
+def test_plain_terminal_and_allennlp_flags(tmp_path):
     (tmp_path / "in.txt").write_text("Zürich ist schön .\nTokyo 東京\n", encoding="utf-8")
     env = {"LC_ALL": "C", "COLUMNS": "1", "NO_COLOR": "1", "TERM": "dumb", "PYTHONUTF8": "0"}
     pair = ["--options-file", FIXTURE / "options.json", "--weight-file", FIXTURE / "lm_weights.hdf5"]
@@ -213,7 +219,7 @@ def test_plain_terminal_and_old_flags(tmp_path):
 
 @pytest.mark.slow
 @posix
-def test_million_lines_in_flat_memory(tmp_path):
+def test_a_million_lines_need_constant_memory(tmp_path):
     import resource
 
     peaks = []

@@ -1,4 +1,4 @@
-"""The `elmo` command as a person meets it: real processes, exit codes, one-line errors, no torch for help."""
+"""The `elmo` command in real processes: exit codes, one-line errors, and `--help` without importing torch."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ posix = pytest.mark.skipif(os.name == "nt", reason="POSIX signals and devices")
 
 
 def elmo(*words: str, before: str = "", **options) -> subprocess.CompletedProcess[str]:
-    """Runs the command in a process of its own; `before` is Python that runs first, to plant a failing verb."""
+    """Runs the command in its own process; `before` is Python code that runs first, for example to add a verb."""
     options["env"] = {**os.environ, "PYTHONPATH": str(ROOT), **options.get("env", {})}
     options.setdefault("stdout", subprocess.PIPE)
     return subprocess.run(command(*words, before=before), stderr=subprocess.PIPE, text=True, timeout=60, **options)
@@ -32,7 +32,7 @@ def command(*words: str, before: str = "") -> list[str]:
 
 
 def verb(body: str) -> str:
-    """Python that adds a verb `planted` whose `run` has that body."""
+    """Python code that adds a verb `planted` whose function `run` has this body."""
     lines = "\n".join(f"    {line}" for line in body.splitlines())
     return (
         "import sys, types, elmo.cli.main\nfrom elmo.errors import *\n"
@@ -65,7 +65,7 @@ def test_help_is_quick():
         begun = time.perf_counter()
         elmo("--help")
         times.append(time.perf_counter() - begun)
-    assert min(times) < 0.3, times  # the best of five: the machine may be busy
+    assert min(times) < 0.3, times  # the fastest of five runs, because the machine may be busy
 
 
 @pytest.mark.parametrize("name", VERBS)
@@ -87,7 +87,7 @@ def test_no_verb_shows_help_and_is_a_usage_error():
     ("words", "hint"),
     [(["doctr"], "Did you mean 'doctor'?"), (["doctor", "--jsn"], "--json"), (["--versio"], "--version")],
 )
-def test_misspelt_word_exits_2_with_the_nearest(words, hint):
+def test_misspelt_command_or_flag_exits_2_and_suggests_the_nearest(words, hint):
     done = elmo(*words)
     assert done.returncode == 2
     assert hint in done.stderr
@@ -95,16 +95,15 @@ def test_misspelt_word_exits_2_with_the_nearest(words, hint):
 
 
 @pytest.mark.parametrize(("kind", "code"), [("WeightsError", 1), ("DataError", 1), ("ConfigError", 2)])
-def test_our_errors_become_message_hint_and_code(kind, code):
+def test_elmo_errors_print_message_and_hint_and_set_the_exit_code(kind, code):
     done = elmo("planted", before=verb(f"raise {kind}('x.hdf5 is cut short.', 'Fetch it again.')"))
     assert done.returncode == code
     assert done.stderr == "elmo: x.hdf5 is cut short.\n  Fetch it again.\n"
 
 
-def test_missing_extra_says_what_to_install():
-    done = elmo(
-        "planted", before=verb("from elmo.files import require_extra\nrequire_extra('no_such_library', 'spacy', 'spaCy')")
-    )
+def test_missing_extra_names_the_package_to_install():
+    body = "from elmo.files import require_extra\nrequire_extra('no_such_library', 'spacy', 'spaCy')"
+    done = elmo("planted", before=verb(body))
     assert done.returncode == 2
     assert "pip install 'elmo-lm[spacy]'" in done.stderr
 
@@ -125,17 +124,17 @@ def test_debug_shows_the_traceback(words, env):
     assert "ValueError: deep" in done.stderr
 
 
-def test_elmo_debug_0_is_off():
+def test_elmo_debug_0_disables_the_traceback():
     assert "Traceback" not in elmo("planted", before=verb("raise ValueError"), env={"ELMO_DEBUG": "0"}).stderr
 
 
-def test_verb_may_end_with_its_own_code():
+def test_verb_can_set_its_own_exit_code():
     assert elmo("planted", before=verb("import typer\nraise typer.Exit(3)")).returncode == 3
 
 
 @posix
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_signal_unwinds_and_exits_with_its_code(number, code):
+def test_signal_unwinds_and_sets_the_exit_code(number, code):
     body = "import time\ntry:\n    print('ready', flush=True)\n    time.sleep(60)\nfinally:\n    print('cleaned')"
     child = subprocess.Popen(
         command("planted", before=verb(body)), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT
@@ -150,7 +149,7 @@ def test_signal_unwinds_and_exits_with_its_code(number, code):
 
 @posix
 @pytest.mark.parametrize("lines", [1, 100_000])
-def test_reader_that_goes_away_is_no_error(lines):
+def test_closed_pipe_is_no_error(lines):
     body = f"import sys\nsys.stdin.readline()\nfor i in range({lines}): print(i)"
     child = subprocess.Popen(
         command("planted", before=verb(body)),
@@ -163,9 +162,9 @@ def test_reader_that_goes_away_is_no_error(lines):
     assert child.wait(timeout=30) == 0
 
 
-@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full here")
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="this system has no /dev/full")
 @pytest.mark.parametrize("words", [["--help"], ["doctor", "--json"], ["planted"]])
-def test_full_output_exits_1_with_one_line(words):
+def test_full_disk_behind_stdout_exits_1_with_one_line(words):
     with open("/dev/full", "w") as full:
         done = elmo(*words, before=verb("for i in range(100_000): print(i)"), stdout=full)
     assert done.returncode == 1
@@ -173,7 +172,7 @@ def test_full_output_exits_1_with_one_line(words):
 
 
 @posix
-def test_closed_standard_streams_do_not_matter():
+def test_closed_standard_streams_are_no_error():
     closed = f'"{sys.executable}" -m elmo --version <&- >&- 2>&-'
     assert subprocess.run(["bash", "-c", closed], cwd=ROOT).returncode == 0
 
@@ -182,7 +181,7 @@ def test_closed_standard_streams_do_not_matter():
     "env",
     [{"LC_ALL": "C"}, {"LC_ALL": "POSIX"}, {"NO_COLOR": "1"}, {"TERM": "dumb"}, {"COLUMNS": "1"}, {"FORCE_COLOR": "1"}],
 )
-def test_output_is_plain_text_anywhere(env):
+def test_output_is_plain_ascii_in_every_environment(env):
     for words in (["--help"], ["doctor", "--help"], ["doctr"]):
         done = elmo(*words, env=env)
         assert done.returncode in (0, 2)
@@ -195,21 +194,21 @@ def test_strange_characters_are_escaped_where_the_terminal_cannot_show_them():
     assert (done.returncode, done.stdout) == (0, "b\\xe4nk \\ud800\n")
 
 
-@pytest.mark.parametrize(("given", "seen"), [({}, "PASSIVE 0"), ({"OMP_WAIT_POLICY": "ACTIVE"}, "ACTIVE 0")])
-def test_openmp_waits_passively_unless_told_otherwise(given, seen):
+@pytest.mark.parametrize(("variables", "printed"), [({}, "PASSIVE 0"), ({"OMP_WAIT_POLICY": "ACTIVE"}, "ACTIVE 0")])
+def test_openmp_waits_passively_unless_the_environment_says_otherwise(variables, printed):
     env = {name: value for name, value in os.environ.items() if name not in ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT")}
     body = "import os\nprint(os.environ['OMP_WAIT_POLICY'], os.environ['GOMP_SPINCOUNT'])"
     done = subprocess.run(
-        command("planted", before=verb(body)), env={**env, **given}, cwd=ROOT, capture_output=True, text=True
+        command("planted", before=verb(body)), env={**env, **variables}, cwd=ROOT, capture_output=True, text=True
     )
-    assert done.stdout.strip() == seen
+    assert done.stdout.strip() == printed
 
 
-def test_every_verb_file_is_in_the_table():
+def test_every_verb_file_is_listed_in_verbs():
     files = (ROOT / "elmo" / "cli").glob("*.py")
-    written = {path.stem for path in files if "\ndef run(" in path.read_text(encoding="utf-8")}
+    verb_files = {path.stem for path in files if "\ndef run(" in path.read_text(encoding="utf-8")}
     listed = {module.rpartition(".")[2] for module, _ in VERBS.values()}
-    assert written == listed, "a verb is a file with `run` and a line in VERBS of elmo/cli/main.py"
+    assert verb_files == listed, "a verb is a file with a function `run` and a line in VERBS of elmo/cli/main.py"
 
 
 def test_doctor_reports_versions_and_devices():

@@ -17,7 +17,7 @@ def write_treebank(folder):
 
 def test_pos_prints_a_table_and_writes_the_record(tmp_path):
     data, out = write_treebank(tmp_path), tmp_path / "record.json"
-    cache = tmp_path / "cache"
+    cache = tmp_path / "kept"
     options = ("--model", "tiny-random", "--out", str(out), "--cache", str(cache), "--limit", "6", "--device", "cpu")
     done = elmo("probe", "pos", data, *options)
     assert done.returncode == 0, done.stderr
@@ -26,7 +26,7 @@ def test_pos_prints_a_table_and_writes_the_record(tmp_path):
     record = json.loads(out.read_text(encoding="utf-8"))
     assert record["counts"]["train_sentences"] == 6
     command = f"elmo probe pos {data} --model tiny-random --column xpos --epochs 12 --seed 0 --limit 6"
-    assert record["command"] == command, "`elmo report` shows it next to the scores"
+    assert record["command"] == command, "`elmo report` prints it next to the scores"
     assert record["vectors"]["trained"] is False
     assert record["scores"]["usual_tag"]["test"] == 100.0
     assert len(list(cache.glob("*.npy"))) == 1, "the three splits hold the same sentences"
@@ -43,15 +43,15 @@ def test_static_vectors_have_one_layer(tmp_path):
     assert record["settings"]["column"] == "upos"
 
 
-def test_the_record_states_the_compute_dtype(tmp_path):
+def test_compute_dtype_is_stored_in_the_record(tmp_path):
     data = write_treebank(tmp_path)
-    options = ("--model", "tiny-random", "--compute-dtype", "bfloat16", "--json", "--device", "cpu")
-    record = json.loads(elmo("probe", "pos", data, *options).stdout)
+    flags = ("--model", "tiny-random", "--compute-dtype", "bfloat16", "--json", "--device", "cpu")
+    record = json.loads(elmo("probe", "pos", data, *flags).stdout)
     assert record["vectors"]["dtype"] == "bfloat16"
     assert record["command"].endswith("--compute-dtype bfloat16")
 
 
-def test_wrong_arguments_are_explained(tmp_path):
+def test_usage_errors_are_explained(tmp_path):
     unknown = elmo("probe", "syntax", str(tmp_path))
     assert unknown.returncode == 2
     assert "pos, ner, wsd, wic" in unknown.stderr

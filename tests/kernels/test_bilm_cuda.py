@@ -1,6 +1,6 @@
-"""The CUDA twin of the whole biLM against the plain one: fresh random models of odd shapes, sentences of odd lengths.
+"""CudaBiLM against the plain biLM: random models of odd shapes, sentences of odd lengths.
 
-On CUDA, or in Triton's interpreter: see triton_here.
+The kernels run on CUDA or in Triton's interpreter: see triton_here.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import torch
 from triton_here import CUDA, DEVICE, HOPPER, MARKS
 
 from elmo.kernels import packing
-from elmo.kernels.cuda import steps as steps_cuda
+from elmo.kernels.cuda import steps as cuda_steps
 from elmo.kernels.cuda.bilm import CudaBiLM
 from elmo.model.bilm import BiLM
 from elmo.model.config import BiLMConfig, LSTMConfig, WordConfig
@@ -21,24 +21,24 @@ from elmo.model.lstm import State
 
 pytestmark = MARKS
 
-SAME = 2e-5  # float32 sums in another order
-ROUGH = {torch.bfloat16: 0.01, torch.float16: 0.002}  # of the vectors' length; each rounds at other places
+TOLERANCE = 2e-5  # float32 sums in a different order
+RELATIVE_TOLERANCE = {torch.bfloat16: 0.01, torch.float16: 0.002}  # of the norm; the two round at different places
 LENGTHS = [5, 1, 0, 7, 2, 0, 1]
 LONG = [30, 1, 0, 70, 2, *[11] * 300]
 
 
 @pytest.fixture(autouse=True)
 def _few_rows(monkeypatch) -> None:
-    if not CUDA:  # the interpreter takes a millisecond for a row
+    if not CUDA:  # the interpreter takes a millisecond per row
         monkeypatch.setattr(packing, "BUCKETS", (3,))
-    monkeypatch.setattr(steps_cuda, "LONGEST", 4)  # several stretches, long and short ones
+    monkeypatch.setattr(cuda_steps, "MAX_CHUNK_STEPS", 4)  # several chunks, long and short ones
 
 
 def make_model(dtype: torch.dtype = torch.float32, *, scale: float = 2.0, both: bool = True, **lstm: Any) -> BiLM:
-    """With a scale of 2 clips bind, and small differences grow from step to step; with 1 neither."""
-    chosen = LSTMConfig(**{"num_layers": 2, "cell_dim": 21, "proj_dim": 10, **lstm})
-    words = WordConfig(num_words=30, word_dim=chosen.proj_dim)
-    model = BiLM(BiLMConfig(chars=None, words=words, lstm=chosen, bidirectional=both))
+    """A random model. With a scale of 2 the clips take effect and small differences grow from step to step."""
+    config = LSTMConfig(**{"num_layers": 2, "cell_dim": 21, "proj_dim": 10, **lstm})
+    words = WordConfig(num_words=30, word_dim=config.proj_dim)
+    model = BiLM(BiLMConfig(chars=None, words=words, lstm=config, bidirectional=both))
     for parameter in model.eval().requires_grad_(False).parameters():
         torch.nn.init.normal_(parameter, std=scale * parameter.shape[0] ** -0.5)
     return model.to(device=DEVICE, dtype=dtype)
@@ -48,21 +48,21 @@ def make_table(model: BiLM) -> torch.Tensor:
     return torch.randn(17, model.config.lstm.proj_dim, device=DEVICE).to(next(model.parameters()).dtype)
 
 
-def run(twin: CudaBiLM, table: torch.Tensor, words: np.ndarray, lengths: list[int], mix: np.ndarray, **options: Any):
-    with twin.at_work():
-        found = twin.contextualize(table, words, np.array(lengths, dtype=np.int64), mix, **options)
-        return twin.send(found, to_host=True).wait()
+def run(bilm: CudaBiLM, table: torch.Tensor, words: np.ndarray, lengths: list[int], mix: np.ndarray, **options: Any):
+    with bilm.at_work():
+        vectors = bilm.contextualize(table, words, np.array(lengths, dtype=np.int64), mix, **options)
+        return bilm.send(vectors, to_host=True).wait()
 
 
-def plain(model: BiLM, table: torch.Tensor, words: np.ndarray, lengths: list[int], state: State) -> torch.Tensor:
-    """All layers (L + 1, N, D) of every word, each sentence on its own."""
-    found, end = [], 0
+def plain_layers(model: BiLM, table: torch.Tensor, words: np.ndarray, lengths: list[int], state: State) -> torch.Tensor:
+    """All layers (L + 1, N, D) of every word, computed one sentence at a time."""
+    layers, end = [], 0
     for length in filter(None, lengths):
         begin, end = end, end + length
         rows = torch.tensor([0, *words[begin:end], 1], device=DEVICE)
         mask = torch.ones(1, len(rows), dtype=torch.bool, device=DEVICE)
-        found.append(model.contextualize(table[rows][None], mask, state).layers[:, 0, 1:-1])
-    return torch.cat(found, dim=1).cpu()
+        layers.append(model.contextualize(table[rows][None], mask, state).layers[:, 0, 1:-1])
+    return torch.cat(layers, dim=1).cpu()
 
 
 def check(model: BiLM, lengths: list[int], *, warm: bool = False, **options: Any) -> None:
@@ -71,30 +71,31 @@ def check(model: BiLM, lengths: list[int], *, warm: bool = False, **options: Any
     state = model.zero_state(1)
     if warm:
         state = State(torch.rand_like(state.h) - 0.5, torch.rand_like(state.c) - 0.5)
-    expected = plain(model, table, words, lengths, state).float()
+    layers = plain_layers(model, table, words, lengths, state).float()
     mix = np.concatenate([np.eye(config.num_layers), rng.normal(size=(1, config.num_layers))]).astype(np.float32)
-    mixed = torch.einsum("kl,lnd->knd", torch.from_numpy(mix), expected)
-    twin = CudaBiLM(model, **options)
+    expected = torch.einsum("kl,lnd->knd", torch.from_numpy(mix), layers)
+    bilm = CudaBiLM(model, **options)
     initial = (state.h[:, :, 0], state.c[:, :, 0])
-    for _ in range(2):  # what the first time leaves behind must not show
-        found = run(twin, table, words, lengths, mix, initial=initial)
-        assert found.dtype == dtype
-        same(found, mixed, dtype)
-    parts = mixed.split(lengths, dim=1)
+    for _ in range(2):  # the second call must not see state of the first
+        actual = run(bilm, table, words, lengths, mix, initial=initial)
+        assert actual.dtype == dtype
+        assert_close(actual, expected, dtype)
+    sentences = expected.split(lengths, dim=1)
     for pooling in ("mean", "max"):
-        pooled = run(twin, table, words, lengths, mix, initial=initial, pooling=pooling)  # (S, K, D)
-        of = torch.mean if pooling == "mean" else torch.amax
-        wanted = [of(part, dim=1) if part.shape[1] else torch.zeros_like(mixed[:, 0]) for part in parts]
-        same(pooled, torch.stack(wanted), dtype)
+        pooled = run(bilm, table, words, lengths, mix, initial=initial, pooling=pooling)  # (S, K, D)
+        pool = torch.mean if pooling == "mean" else torch.amax
+        zero = torch.zeros_like(expected[:, 0])
+        expected_pooled = [pool(vectors, dim=1) if vectors.shape[1] else zero for vectors in sentences]
+        assert_close(pooled, torch.stack(expected_pooled), dtype)
 
 
-def same(found: torch.Tensor, wanted: torch.Tensor, dtype: torch.dtype) -> None:
-    assert found.shape == wanted.shape
-    difference = found.float() - wanted
+def assert_close(actual: torch.Tensor, expected: torch.Tensor, dtype: torch.dtype) -> None:
+    assert actual.shape == expected.shape
+    difference = actual.float() - expected
     if dtype == torch.float32:
-        assert difference.abs().max() < SAME
+        assert difference.abs().max() < TOLERANCE
     else:
-        assert difference.norm() / wanted.norm() < ROUGH[dtype]
+        assert difference.norm() / expected.norm() < RELATIVE_TOLERANCE[dtype]
 
 
 @pytest.mark.parametrize(
@@ -106,40 +107,40 @@ def same(found: torch.Tensor, wanted: torch.Tensor, dtype: torch.dtype) -> None:
         {"cell_dim": 10, "num_layers": 1, "forget_bias": 0.0},  # no projection, so no clip after it
     ],
 )
-def test_the_twin_equals_the_plain_network(lstm: dict[str, Any]) -> None:
+def test_cuda_bilm_equals_the_plain_bilm(lstm: dict[str, Any]) -> None:
     check(make_model(**lstm), LENGTHS)
 
 
-def test_sentences_may_start_from_a_given_state() -> None:
+def test_sentences_start_from_the_initial_state() -> None:
     check(make_model(), LENGTHS, warm=True)
 
 
-def test_one_direction_is_enough() -> None:
+def test_model_may_have_one_direction() -> None:
     check(make_model(both=False), [3, 1])
 
 
 @pytest.mark.parametrize("lengths", [[], [0, 0], [1]])
-def test_few_words_and_none(lengths: list[int]) -> None:
+def test_few_or_no_words(lengths: list[int]) -> None:
     model = make_model()
-    twin, mix = CudaBiLM(model), np.eye(3, dtype=np.float32)
+    bilm, mix = CudaBiLM(model), np.eye(3, dtype=np.float32)
     words = np.full(sum(lengths), 2, dtype=np.int32)
     table = make_table(model)
-    assert run(twin, table, words, lengths, mix).shape == (3, len(words), 20)
-    pooled = run(twin, table, words, lengths, mix, pooling="max")
+    assert run(bilm, table, words, lengths, mix).shape == (3, len(words), 20)
+    pooled = run(bilm, table, words, lengths, mix, pooling="max")
     assert pooled.shape == (len(lengths), 3, 20)
     assert pooled.isfinite().all()
 
 
-def test_layers_nobody_wants_are_not_computed(monkeypatch) -> None:
+def test_unused_layers_are_not_computed(monkeypatch) -> None:
     model = make_model()
     table, words = make_table(model), np.array([4, 5], dtype=np.int32)
-    twin = CudaBiLM(model, use_graphs=False)
+    bilm = CudaBiLM(model, use_graphs=False)
     monkeypatch.setattr(torch, "bmm", None)
-    found = run(twin, table, words, [2], np.eye(3, dtype=np.float32)[:1])
-    assert torch.equal(found[0], table[[4, 5]].repeat(1, 2).cpu())
+    vectors = run(bilm, table, words, [2], np.eye(3, dtype=np.float32)[:1])
+    assert torch.equal(vectors[0], table[[4, 5]].repeat(1, 2).cpu())
 
 
-def test_not_a_number_stays_visible() -> None:
+def test_nan_propagates() -> None:
     model = make_model()
     table, words = make_table(model), np.array([4, 5], dtype=np.int32)
     table[5] = float("nan")
@@ -149,11 +150,11 @@ def test_not_a_number_stays_visible() -> None:
     assert pooled.isnan().any()
 
 
-@pytest.mark.skipif(not CUDA, reason="the interpreter has no half precision worth testing")
-@pytest.mark.parametrize("dtype", list(ROUGH))
+@pytest.mark.skipif(not CUDA, reason="half precision in the interpreter is not representative")
+@pytest.mark.parametrize("dtype", list(RELATIVE_TOLERANCE))
 @pytest.mark.parametrize(
     "lstm",
-    # the last ones fit the kernel that makes gates and cells in one
+    # the last two sizes are supported by the fused kernel for gates and cells
     [
         {"cell_dim": 300, "proj_dim": 72},
         {"cell_dim": 2100, "proj_dim": 264},
@@ -161,28 +162,28 @@ def test_not_a_number_stays_visible() -> None:
         {"cell_dim": 2048, "proj_dim": 256},
     ],
 )
-def test_halves_are_near_the_plain_network(dtype: torch.dtype, lstm: dict[str, Any]) -> None:
+def test_half_precision_is_close_to_the_plain_bilm(dtype: torch.dtype, lstm: dict[str, Any]) -> None:
     check(make_model(dtype, scale=1.0, **lstm), LONG)
 
 
-@pytest.mark.skipif(not HOPPER, reason="the kernel is Hopper's")
-def test_rows_of_long_texts_go_through_one_kernel() -> None:
-    twin = CudaBiLM(make_model(torch.float16, cell_dim=256, proj_dim=64))
+@pytest.mark.skipif(not HOPPER, reason="the fused kernel needs a Hopper GPU")
+def test_long_texts_use_the_fused_kernel() -> None:
+    bilm = CudaBiLM(make_model(torch.float16, cell_dim=256, proj_dim=64))
     words = np.full(sum(LONG), 2, dtype=np.int32)
-    run(twin, make_table(twin.model), words, LONG, np.eye(3, dtype=np.float32))
-    used = [stretch._steps for stretch in twin._stretches.values()]
-    assert used
-    assert all(steps.by_one_kernel for steps in used)
+    run(bilm, make_table(bilm.model), words, LONG, np.eye(3, dtype=np.float32))
+    launchers = [runner._launcher for runner in bilm._runners.values()]
+    assert launchers
+    assert all(launcher.is_fused for launcher in launchers)
 
 
-@pytest.mark.skipif(not CUDA, reason="graphs are CUDA's")
+@pytest.mark.skipif(not CUDA, reason="CUDA graphs need CUDA")
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
 @pytest.mark.parametrize("lstm", [{"cell_dim": 256, "proj_dim": 64}, {"cell_dim": 2100, "proj_dim": 264}])
-def test_recorded_steps_equal_launched_ones(dtype: torch.dtype, lstm: dict[str, Any]) -> None:
+def test_replayed_graphs_equal_launched_steps(dtype: torch.dtype, lstm: dict[str, Any]) -> None:
     model = make_model(dtype, scale=1.0, **lstm)
     table, words = make_table(model), np.random.default_rng(0).integers(2, 17, sum(LONG)).astype(np.int32)
     mix = np.eye(3, dtype=np.float32)
-    twins = CudaBiLM(model, use_graphs=False), CudaBiLM(model)
-    for wanted in (mix[:2], mix, mix[:2]):  # graphs of fewer layers are as good as before when there are some of more
-        assert torch.equal(*(run(twin, table, words, LONG, wanted) for twin in twins))
+    bilms = CudaBiLM(model, use_graphs=False), CudaBiLM(model)
+    for mix_rows in (mix[:2], mix, mix[:2]):  # a graph of fewer layers still works after one of more layers
+        assert torch.equal(*(run(bilm, table, words, LONG, mix_rows) for bilm in bilms))
     check(model, LONG)

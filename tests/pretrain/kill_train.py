@@ -1,6 +1,6 @@
 """Kills, stops and signals training runs at chosen or random moments, and says what became of them.
 
-    python kill_train.py TEST FOLDER COUNT       TEST: steps, moments, saves, signals, sleep
+    python kill_train.py TEST FOLDER COUNT       TEST: steps, moments, saves, signals, sleep, spike
 
 A process of its own with one thread, so that it may fork: a child costs milliseconds where a fresh `import torch` costs
 seconds. It ends with 0 if all went as it must.
@@ -16,12 +16,14 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import tiny_run
 import torch
 import torch._dynamo  # what the first optimizer would import, seconds in every child
 
 from elmo.cli.main import main as elmo
+from elmo.pretrain.train import spike_guard
 from elmo.pretrain.train.checkpoint import (
     list_checkpoints,
     newest_sound,
@@ -29,7 +31,10 @@ from elmo.pretrain.train.checkpoint import (
     save_checkpoint,
     sweep_leftovers,
 )
-from elmo.pretrain.train.step import Stepper
+from elmo.pretrain.train.feed import Feed
+from elmo.pretrain.train.step import StepMetrics, Stepper
+
+SHORT_WINDOWS = {"FAST": 4, "SLOW": 40, "PATIENCE": 4, "SETTLED": 12}  # of `spike_guard`, a tenth or so
 
 
 def main() -> None:
@@ -117,7 +122,32 @@ def sleep_and_wake(folder: Path, count: int, chance: random.Random) -> None:
     assert (out / "model").is_dir()
 
 
+def kill_in_spikes(folder: Path, count: int, chance: random.Random) -> None:
+    """A run that returns to a checkpoint at about its 70th step, killed around that and `count` times later."""
+    text, out = tiny_run.write_text(folder / "text.txt"), folder / "killed"
+    longer = tiny_run.train_settings(max_steps=90, validate_every=20)
+    for name, steps in SHORT_WINDOWS.items():
+        setattr(spike_guard, name, steps)
+    update = Stepper.update
+
+    def wild(stepper: Stepper, feeds: list[Feed], number: int) -> StepMetrics:
+        if 66 <= number < 76 and stepper.lr_factor == 1.0:
+            throw_off(stepper)
+        return update(stepper, feeds, number)
+
+    Stepper.update = wild  # type: ignore[method-assign]  # in a process of its own
+    assert in_child(lambda: tiny_run.run(text, folder / "whole", longer)) == 0
+    assert [r["step"] for r in tiny_run.records(folder / "whole") if "rollback" in r] == [40]
+    for first in (68, 71, 73, 84):
+        shutil.rmtree(out, ignore_errors=True)
+        for steps in (first, *(chance.randint(1, 16) for _ in range(count))):
+            in_child(lambda steps=steps: die_after(steps, chance.random() < 0.5, text, out, longer))
+        assert in_child(lambda: tiny_run.run(text, out, longer)) == 0
+        assert tiny_run.digest(out) == tiny_run.digest(folder / "whole")
+
+
 TESTS = {
+    "spike": kill_in_spikes,
     "steps": kill_at_steps,
     "moments": kill_at_moments,
     "saves": kill_saves,
@@ -132,7 +162,14 @@ def uninterrupted(folder: Path, steps: int) -> tuple[Path, str]:
     return text, tiny_run.digest(out)
 
 
-def die_after(steps: int, before: bool, text: Path, out: Path) -> None:
+def throw_off(stepper: Stepper) -> None:
+    """Weights of the softmax as a wild update leaves them."""
+    weight = stepper.model.head.weight  # type: ignore[union-attr]  # a plain softmax
+    with torch.no_grad():
+        weight.copy_(25.0 * torch.randn(weight.shape, generator=torch.Generator().manual_seed(0)))
+
+
+def die_after(steps: int, before: bool, text: Path, out: Path, *layers: dict[str, Any]) -> None:
     update, seen = Stepper.update, 0
 
     def counted(*args: object) -> object:
@@ -146,7 +183,7 @@ def die_after(steps: int, before: bool, text: Path, out: Path) -> None:
         return found
 
     Stepper.update = counted  # type: ignore[method-assign,assignment]  # in a child of its own
-    tiny_run.run(text, out)
+    tiny_run.run(text, out, *layers)
 
 
 def slow_steps(work: Callable[[], object]) -> None:

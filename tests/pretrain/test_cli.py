@@ -78,7 +78,7 @@ def test_dry_run_says_what_it_takes_and_writes_nothing(
     ("more", "message"),
     [
         (["--preset", "huge"], "'huge'"),
-        (["--stop-after", "soon"], "'soon' is no time"),
+        (["--stop-after", "soon"], "'soon' is not a duration"),
         (["--set", "train.row=3"], "train.rows"),
         (["--set", "nothing"], "section.key=value"),
         (["--rows", "0"], "rows 0"),
@@ -110,7 +110,7 @@ def test_text_from_standard_input_is_continued_without_it(
 
 def test_no_text_and_missing_text_are_said(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     done = elmo_inside(capsys, "pretrain", "--tokenize", "default", "--out", str(tmp_path / "run"))
-    assert (done.returncode, "No text was given" in done.stderr) == (2, True)
+    assert (done.returncode, "No text files were given" in done.stderr) == (2, True)
     done = elmo_inside(capsys, "pretrain", str(tmp_path / "nothing*.txt"), "--out", str(tmp_path / "run"))
     assert done.returncode in (1, 2)
     assert "nothing*.txt" in done.stderr

@@ -10,7 +10,7 @@ import pytest
 
 from elmo.errors import MissingExtra
 from elmo.pretrain.train.metrics_log import RunLog, read_log
-from elmo.pretrain.train.training_curve import draw_curve
+from elmo.pretrain.train.training_curve import draw_curves
 
 
 def test_records_after_the_checkpoint_are_dropped_and_the_rest_kept(tmp_path: Path) -> None:
@@ -55,15 +55,27 @@ def test_tensorboard_is_an_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.parametrize("points", [[(1, 3.0)], [(1, 1000.0), (50, 20.0), (100, 19.0)], [(1, 1.0), (2, 1.0)]])
 def test_curve_is_a_picture_with_every_point_inside(points: list[tuple[float, float]], tmp_path: Path) -> None:
-    draw_curve(tmp_path / "c.svg", [("loss", "#000", points), ("none", "#111", [])], x_label="step", y_label="ppl")
+    draw_curves(tmp_path / "c.svg", {"loss": points, "none": []}, x_label="step", y_label="ppl")
     root = ElementTree.parse(tmp_path / "c.svg").getroot()
-    lines = [e for e in root.iter() if e.tag.endswith("polyline")]
-    assert len(lines) == 1
-    places = [tuple(map(float, pair.split(","))) for pair in lines[0].attrib["points"].split()]
-    assert len(places) == len(points)
-    assert all(0 <= x <= 760 and 0 <= y <= 380 for x, y in places)
+    (line,) = root.iterfind("{*}polyline")
+    coordinates = [tuple(map(float, pair.split(","))) for pair in line.attrib["points"].split()]
+    assert len(coordinates) == len(points)
+    width, height = map(float, root.attrib["viewBox"].split()[2:])
+    assert all(0 <= x <= width and 0 <= y <= height for x, y in coordinates)
+
+
+def test_single_points_of_a_short_run_are_visible_marks(tmp_path: Path) -> None:
+    loss = [(step, 1000.0 / step) for step in range(1, 101)]
+    curves = {"exp(training loss)": loss, "held out, reset": [(100, 20.0)], "held out, carried": [(100, 25.0)]}
+    draw_curves(tmp_path / "c.svg", curves, x_label="step", y_label="perplexity")
+    root = ElementTree.parse(tmp_path / "c.svg").getroot()
+    marks = [element.attrib["class"] for element in root.iter() if "mark" in element.get("class", "")]
+    assert marks.count("second mark") == marks.count("third mark") == 2, "the point itself and its mark in the legend"
+    assert marks.count("first mark") == 1, "a long curve has a mark in the legend only"
+    texts = [element.text for element in root.iter()]
+    assert all(label in texts for label in curves)
 
 
 def test_nothing_to_draw_draws_nothing(tmp_path: Path) -> None:
-    draw_curve(tmp_path / "c.svg", [("loss", "#000", [])], x_label="step", y_label="ppl")
+    draw_curves(tmp_path / "c.svg", {"loss": []}, x_label="step", y_label="ppl")
     assert not (tmp_path / "c.svg").exists()

@@ -1,6 +1,6 @@
 """Runs training in several processes that talk through gloo, as torchrun would start them, and does them harm.
 
-    python train_ranks.py FOLDER TEST ...       TEST: equal, sparse, lost, stalled, nan, fewer, patient, shares
+    python train_ranks.py FOLDER TEST ...       TEST: a name of TESTS, for example equal, muon or spike
 
 A process of its own with one thread, so that it may fork: a child costs milliseconds where a fresh `import torch` costs
 seconds. It says which tests passed.
@@ -23,11 +23,12 @@ import pytest
 import tiny_run
 import torch
 import torch._dynamo  # what the first optimizer would import, seconds in every child
+from kill_train import SHORT_WINDOWS, throw_off
 from safetensors.torch import load_file
 
 from elmo.errors import ConfigError
 from elmo.pretrain import job
-from elmo.pretrain.train import distributed
+from elmo.pretrain.train import distributed, spike_guard
 from elmo.pretrain.train import step as step_module
 from elmo.pretrain.train.checkpoint import newest_sound
 from elmo.pretrain.train.step import Stepper
@@ -59,6 +60,28 @@ def two_are_one(text: Path, folder: Path, *more: dict[str, Any]) -> None:
         assert np.abs(x - y).max() < 1e-5, np.abs(x - y).max()
     one_weights, two_weights = (load_file(folder / name / "model" / "model.safetensors") for name in ("one", "two"))
     assert max(float((one_weights[k] - two_weights[k]).abs().max()) for k in one_weights) < 1e-4
+
+
+def two_are_one_muon(text: Path, folder: Path) -> None:
+    """The same with Muon: each process makes the whole update."""
+    two_are_one(text, folder, {"optim": {"name": "muon", "lr": 2e-3}})
+
+
+def all_return_after_a_spike(text: Path, folder: Path) -> None:
+    """Both processes go back to the same checkpoint and end as a single one does."""
+    for name, steps in SHORT_WINDOWS.items():
+        setattr(spike_guard, name, steps)
+    update = Stepper.update
+
+    def wild(stepper: Stepper, feeds: Any, number: int) -> Any:
+        if 66 <= number < 76 and stepper.lr_factor == 1.0:
+            throw_off(stepper)
+        return update(stepper, feeds, number)
+
+    Stepper.update = wild
+    two_are_one(text, folder, tiny_run.train_settings(max_steps=80))
+    for name in ("one", "two"):
+        assert [r["step"] for r in tiny_run.records(folder / name) if "rollback" in r] == [40]
 
 
 def two_are_one_sparse(text: Path, folder: Path) -> None:
@@ -154,6 +177,8 @@ CONSTANT = {"warmup": 0.0, "decay": "none"}
 ENDLESS = tiny_run.train_settings(max_steps=100_000, checkpoint_every=5)
 TESTS: dict[str, Callable[[Path, Path], None]] = {
     "equal": two_are_one,
+    "muon": two_are_one_muon,
+    "spike": all_return_after_a_spike,
     "sparse": two_are_one_sparse,
     "lost": lost_process_ends_all,
     "stalled": stalled_process_ends_the_others,

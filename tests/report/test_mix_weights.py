@@ -1,4 +1,4 @@
-"""Figure 2 from hand-made records: which mixes stand in the heat map, and that everyone can read it."""
+"""Figure 2 from hand-made records: which mixes the heat map shows, and that its text has enough contrast."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ import xml.etree.ElementTree as ET
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from made_records import task_record
+from sample_records import task_record
 
+from elmo.charts.heat_map import shade
 from elmo.charts.svg import contrast
-from elmo.report.mix_weights import as_svg, mix_rows, shade
+from elmo.report.mix_weights import as_svg, mix_rows
 
 
 def test_rows_are_means_over_seeds_inputs_first():
@@ -27,7 +28,7 @@ def test_rows_are_means_over_seeds_inputs_first():
     assert rows[1].gamma == 1.5
 
 
-def test_a_mix_that_was_not_free_does_not_count_where_there_is_a_freer_one():
+def test_the_mix_with_the_smallest_penalty_is_shown():
     even = [1 / 3] * 3
     records = [task_record(penalty=1.0, weights=even, dev=99), task_record(penalty=0.001)]
     assert mix_rows(records)[0].weights == (0.2, 0.5, 0.3)
@@ -35,7 +36,7 @@ def test_a_mix_that_was_not_free_does_not_count_where_there_is_a_freer_one():
     assert mix_rows([task_record(layers="top", weights=[0.0, 0.0, 1.0]), task_record(elmo=False)]) == []
 
 
-def test_the_heat_map_has_its_numbers_in_it_and_says_them():
+def test_the_heat_map_shows_its_numbers_and_describes_them():
     picture = ET.fromstring(as_svg(mix_rows([task_record(), task_record("squad", place="both")])))
     words = [element.text or "" for element in picture.iter()]
     assert words.count("0.50") == 3
@@ -44,7 +45,7 @@ def test_the_heat_map_has_its_numbers_in_it_and_says_them():
     ET.fromstring(as_svg([]))
 
 
-def test_a_pictures_style_touches_nothing_else_on_a_page():
+def test_the_css_of_a_picture_is_limited_to_its_id():
     style = ET.fromstring(as_svg(mix_rows([task_record()]), "mine")).find("{*}style").text
     rules = style.replace("@media (prefers-color-scheme: dark) {", "").split("}")
     selectors = [one for rule in rules for one in rule.partition("{")[0].split(",") if one.strip()]
@@ -57,6 +58,6 @@ def test_numbers_can_be_read_on_every_shade(weight):
     assert max(contrast(shade(weight), "#ffffff"), contrast(shade(weight), "#000000")) >= 4.5
 
 
-def test_contrast_is_that_of_the_standard():
+def test_contrast_agrees_with_wcag():
     assert contrast("#000000", "#ffffff") == pytest.approx(21)
     assert contrast("#777777", "#ffffff") == pytest.approx(4.48, abs=0.01)  # the well-known grey just too light

@@ -1,4 +1,4 @@
-"""The report from hand-made records of every kind: what is found, what is said of it, and that the page is sound."""
+"""The report from hand-made records of every kind: collecting them, the verdicts, and a valid page."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 from html.parser import HTMLParser
 
 import pytest
-from made_records import (
+from sample_records import (
     DEMO,
     FINETUNED,
     GEOMETRY,
@@ -22,16 +22,16 @@ from made_records import (
 
 from elmo.charts.svg import COLORS, contrast
 from elmo.errors import ConfigError, DataError
-from elmo.report.collect import Evidence, Found, collect
-from elmo.report.findings import patterns
+from elmo.records import make_record
+from elmo.report.build import make_page, write_page
+from elmo.report.collect import RecordFile, Records, collect
+from elmo.report.findings import check_findings
 from elmo.report.html import PAPER_ADDRESS, as_html
 from elmo.report.markdown import as_markdown
-from elmo.report.page import Missing, short, short_command
-from elmo.report.stylesheet import GROUNDS, MOODS, style_sheet
-from elmo.report.table1 import make_table
-from elmo.report.table1_chart import as_svg
-from elmo.report.table1_text import as_values
-from elmo.report.write import make_page, measure, write_page
+from elmo.report.page import Missing
+from elmo.report.results import compute_results
+from elmo.report.sources import shorten, shorten_command
+from elmo.report.stylesheet import BACKGROUNDS, VERDICTS, style_sheet
 
 VOID = {"meta", "link", "img", "br", "hr", "input", "path", "rect", "circle", "line", "polyline", "polygon"}
 SECTIONS = (
@@ -41,7 +41,7 @@ SECTIONS = (
 
 
 class Checker(HTMLParser):
-    """Opens and closes tags as a strict reader, and gathers ids, links and sources."""
+    """A strict parser that checks how tags open and close, and collects ids, links and loaded addresses."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -71,12 +71,7 @@ class Checker(HTMLParser):
         assert self.open.pop() == tag, f"</{tag}> closes another tag, line {self.getpos()}"
 
 
-def page_of(evidence: Evidence, **more):
-    rows = make_table(evidence.tasks)
-    return make_page(evidence, table=as_values(rows), table_picture=as_svg(rows) if rows else "", **more)
-
-
-def checked(html: str) -> Checker:
+def parse_strictly(html: str) -> Checker:
     checker = Checker()
     checker.feed(html)
     checker.close()
@@ -90,34 +85,34 @@ def checked(html: str) -> Checker:
     return checker
 
 
-def test_every_kind_of_record_is_found(tmp_path):
-    evidence = collect([write_all(tmp_path)])
-    assert len(evidence.tasks) == len(full_set())
-    assert [f.values["probe"] for f in evidence.probes] == ["ner", "pos", "similarity", "wic", "wsd"]
-    kinds = (evidence.trainings, evidence.finetunings, evidence.demos, evidence.neighbours, evidence.geometries)
+def test_every_kind_of_record_is_collected(tmp_path):
+    records = collect([write_all(tmp_path)])
+    assert len(records.tasks) == len(full_set())
+    assert [f.values["probe"] for f in records.probes] == ["ner", "pos", "similarity", "wic", "wsd"]
+    kinds = (records.trainings, records.finetunings, records.demos, records.neighbours, records.geometries)
     assert list(map(len, kinds)) == [1, 1, 1, 1, 1]
-    assert len(evidence.perplexities) == 1
-    assert len(next(iter(evidence.courses.values()))) == 2
-    assert len(evidence) == len(full_set()) + 11
-    assert evidence.unread == []
-    assert all(f.path.startswith(f"{tmp_path.name}/") for f in evidence.probes), "paths begin at the named folder"
+    assert len(records.perplexities) == 1
+    assert len(next(iter(records.courses.values()))) == 2
+    assert len(records) == len(full_set()) + 11
+    assert records.unread == []
+    assert all(f.path.startswith(f"{tmp_path.name}/") for f in records.probes), "paths begin at the given folder"
 
 
-def test_broken_files_are_named_and_strange_ones_left_alone(tmp_path):
+def test_broken_files_are_reported_and_other_json_is_ignored(tmp_path):
     (tmp_path / "cut.json").write_text('{"format": "elmo-ta', encoding="utf-8")
     (tmp_path / "other.json").write_text('{"name": "x"}', encoding="utf-8")
     (tmp_path / "list.json").write_text("[1, 2]", encoding="utf-8")
-    evidence = collect([tmp_path, tmp_path / "other.json"])
-    assert len(evidence) == 0
-    assert [line.split(":")[0] for line in evidence.unread] == [f"{tmp_path.name}/cut.json"]
+    records = collect([tmp_path, tmp_path / "other.json"])
+    assert len(records) == 0
+    assert [line.split(":")[0] for line in records.unread] == [f"{tmp_path.name}/cut.json"]
     with pytest.raises(DataError, match="does not exist"):
         collect([tmp_path / "nowhere"])
 
 
-def test_the_page_is_sound_and_holds_everything(tmp_path):
-    page, _ = page_of(collect([write_all(tmp_path)]))
+def test_the_page_is_valid_and_complete(tmp_path):
+    page, _ = make_page(collect([write_all(tmp_path)]))
     html = as_html(page)
-    checker = checked(html)
+    checker = parse_strictly(html)
     assert all(key in checker.ids for key in SECTIONS)
     tags = [tag for tag, _ in checker.tags]
     for landmark in ("header", "nav", "main", "footer", "h1"):
@@ -125,18 +120,17 @@ def test_the_page_is_sound_and_holds_everything(tmp_path):
     tables, captions = tags.count("table"), tags.count("caption")
     assert tables == captions >= 14
     assert all(values.get("scope") in ("col", "row") for tag, values in checker.tags if tag == "th")
-    assert all(values.get("alt") for tag, values in checker.tags if tag == "img")
     # table 1, two curves, mixes, a course, words in context, senses, tags, geometry
     assert tags.count("figure") == tags.count("figcaption") == 9
     svgs = [values for tag, values in checker.tags if tag == "svg"]
     assert all(set(values["aria-labelledby"].split()) <= set(checker.ids) for values in svgs)
     assert not any(isinstance(part, Missing) for section in page.sections for part in section.parts)
-    assert "/home/me" not in html, "paths of a machine stay on it"
+    assert "/home/me" not in html, "absolute paths are not shown"
     assert "&lt;lent&gt; &amp; lent" in html
 
 
-def test_every_figure_of_ours_leads_to_its_command(tmp_path):
-    page, _ = page_of(collect([write_all(tmp_path)]))
+def test_every_score_of_ours_links_to_its_command(tmp_path):
+    page, _ = make_page(collect([write_all(tmp_path)]))
     html = as_html(page)
     link = re.search(r'<a href="#(record-\d+)">64\.50 ± 0\.71</a>', html)  # SNLI, last layer alone: 64 and 65
     assert link
@@ -149,19 +143,19 @@ def test_every_figure_of_ours_leads_to_its_command(tmp_path):
     assert len({source.key for source in page.sources}) == len(page.sources)
 
 
-def test_without_records_every_section_says_what_fills_it():
-    page, found = page_of(Evidence())
-    checked(as_html(page))
+def test_without_records_every_section_names_the_command_that_makes_them():
+    page, findings = make_page(Records())
+    parse_strictly(as_html(page))
     missing = {s.key: [part.command for part in s.parts if isinstance(part, Missing)] for s in page.sections}
     assert missing.pop("findings") == []
     assert all(missing.values()), missing
-    assert all(one.holds is None for one in found)
+    assert all(finding.holds is None for finding in findings)
     assert all(line.startswith("elmo ") for commands in missing.values() for c in commands for line in c.splitlines())
 
 
-def test_findings_are_held_against_the_records(tmp_path):
-    found = {one.key: one.holds for one in patterns(measured(collect([write_all(tmp_path)])))}
-    assert found == {
+def test_findings_are_compared_with_the_records(tmp_path):
+    holds = {one.key: one.holds for one in check_findings(compute_results(collect([write_all(tmp_path)])))}
+    assert holds == {
         "elmo-helps": 1,
         "all-beat-last": 1,
         "last-beats-none": 1,
@@ -176,25 +170,21 @@ def test_findings_are_held_against_the_records(tmp_path):
     }
 
 
-def measured(evidence: Evidence):
-    return measure(evidence, as_values(make_table(evidence.tasks)))
-
-
 def findings_of(*tasks, probes=()):
-    return {one.key: one for one in patterns(measured(Evidence(tasks=list(tasks), probes=list(probes))))}
+    return {one.key: one for one in check_findings(compute_results(Records(tasks=list(tasks), probes=list(probes))))}
 
 
-def test_a_difference_that_chance_makes_is_not_told_apart():
+def test_a_difference_within_the_deviation_is_not_significant():
     records = [task_record(seed=s, elmo=e, test=60 + 4 * s + e) for s in (0, 1) for e in (False, True)]
     gain = findings_of(*records)["elmo-helps"]
     assert (gain.holds, gain.here) == (0, "NER +1.00")
-    untrained = Found("p", probe_record("pos", trained=False, low=10, high=20))
+    untrained = RecordFile("p", probe_record("pos", trained=False, low=10, high=20))
     assert findings_of(probes=[untrained])["tags-lower"].holds is None
-    upside_down = Found("p", probe_record("pos", low=10, high=20))
+    upside_down = RecordFile("p", probe_record("pos", low=10, high=20))
     assert findings_of(probes=[upside_down])["tags-lower"].holds == -1
 
 
-def test_a_task_with_one_seed_is_held_to_the_deviation_of_the_others():
+def test_a_task_with_one_seed_is_tested_with_the_deviation_of_the_others():
     alone = [task_record("squad", elmo=e, test=60 + 6 * e) for e in (False, True)]
     gain = findings_of(*alone)["elmo-helps"]
     assert (gain.holds, gain.here) == (0, "SQuAD +6.00 (one seed)")
@@ -203,7 +193,7 @@ def test_a_task_with_one_seed_is_held_to_the_deviation_of_the_others():
     assert (gain.holds, gain.cases) == (1, (2, 2))
 
 
-def test_updates_are_saved_where_every_seed_saves_them():
+def test_updates_are_saved_if_every_seed_saves_them():
     def runs(seed: int, reached: int):
         curve = [(10, 50.0), (40, 60.0)]
         with_elmo = [(reached, 60.0), (90, 61.0)]
@@ -216,28 +206,28 @@ def test_updates_are_saved_where_every_seed_saves_them():
     assert findings_of(*none[2:])["updates"].holds == -1
 
 
-def test_a_probes_difference_must_be_larger_than_twice_its_standard_error():
+def test_a_probes_difference_must_exceed_twice_its_standard_error():
     record = probe_record("wsd", low=64.0, high=64.8)
     # of the difference: 100 * sqrt(2 * 0.64 * 0.36 / n): 0.68 of 10,000 targets, 0.21 of 100,000
     for count, holds in ((10_000, 0), (100_000, 1)):
         record["counts"] = {"targets": count}
-        assert findings_of(probes=[Found("p", record)])["senses-upper"].holds == holds
+        assert findings_of(probes=[RecordFile("p", record)])["senses-upper"].holds == holds
 
 
 def test_notes_explain_and_unknown_ones_are_refused(tmp_path):
-    evidence = collect([write_all(tmp_path)])
-    page, _ = page_of(evidence, notes={"places": "SNLI is short here."})
-    assert "✗ otherwise than in the paper</span>: SNLI is short here." in as_html(page)
-    assert "✗ otherwise than in the paper: SNLI is short here." in as_markdown(page)
-    assert "✗ otherwise than in the paper, 0 of 4 as there; open" in as_html(page)
-    page, _ = page_of(evidence, notes={"neighbours": "Sentences of <Wikipedia>."})
+    records = collect([write_all(tmp_path)])
+    page, _ = make_page(records, notes={"places": "SNLI is short here."})
+    assert "✗ differs from the paper</span>: SNLI is short here." in as_html(page)
+    assert "✗ differs from the paper: SNLI is short here." in as_markdown(page)
+    assert "✗ differs from the paper, agrees in 0 of 4 cases; open" in as_html(page)
+    page, _ = make_page(records, notes={"neighbours": "Sentences of <Wikipedia>."})
     assert "<p>Sentences of &lt;Wikipedia&gt;.</p>" in as_html(page)
     with pytest.raises(ConfigError, match="'place'"):
-        page_of(evidence, notes={"place": "?"})
+        make_page(records, notes={"place": "?"})
 
 
 def test_files_are_written_and_markdown_shows_its_pictures(tmp_path):
-    page, _ = page_of(collect([write_all(tmp_path / "runs")]))
+    page, _ = make_page(collect([write_all(tmp_path / "runs")]))
     files = write_page(page, tmp_path / "out" / "report")
     names = {file.name for file in files}
     text = (tmp_path / "out" / "report" / "README.md").read_text(encoding="utf-8")
@@ -247,53 +237,91 @@ def test_files_are_written_and_markdown_shows_its_pictures(tmp_path):
     anchors = set(re.findall(r'<a id="([\w-]+)">', text))
     assert set(re.findall(r"\]\(#([\w-]+)\)", text)) <= anchors
     for line in text.splitlines():
-        assert not line.startswith("```") or line in ("```sh", "```"), "nothing here is run by readers of docs"
+        assert not line.startswith("```") or line in ("```sh", "```"), "readers of docs run no command from here"
     widths = [len(re.findall(r"(?<!\\)\|", line)) for line in text.splitlines() if line.startswith("|")]
     assert min(widths) >= 3
-    assert write_page(page, tmp_path / "out" / "report") == files, "a second time it is written over"
+    assert write_page(page, tmp_path / "out" / "report") == files, "a second run replaces the files"
 
 
-def test_text_can_be_read_on_every_ground_by_day_and_night():
+def test_text_has_enough_contrast_on_every_background():
     for side in (0, 1):
-        grounds = [COLORS["ground"][side], *(pair[side] for pair in GROUNDS.values())]
-        texts = {name: COLORS[name] for name in ("ink", "faint", "first", "second")} | MOODS
+        backgrounds = [COLORS["ground"][side], *(pair[side] for pair in BACKGROUNDS.values())]
+        texts = {name: COLORS[name] for name in ("ink", "faint", "first", "second", "third")} | VERDICTS
         for name, pair in texts.items():
-            for ground in grounds:
-                assert contrast(pair[side], ground) >= 4.5, (name, ground)
+            for background in backgrounds:
+                assert contrast(pair[side], background) >= 4.5, (name, background)
     assert style_sheet().count("{") == style_sheet().count("}")
 
 
-def test_paths_of_a_machine_are_cut():
-    assert short({"a": ["/x/y/z.txt", "plain/path", 3], "b": {"c": "C:\\Users\\me\\f.txt"}}) == {
+def test_absolute_paths_are_shortened():
+    assert shorten({"a": ["/x/y/z.txt", "plain/path", 3], "b": {"c": "C:\\Users\\me\\f.txt"}}) == {
         "a": ["y/z.txt", "plain/path", 3],
         "b": {"c": "me/f.txt"},
     }
-    assert short_command("elmo task train ner --set data.train='/a b/c d/e.txt' --out /q") == (
+    assert shorten_command("elmo task train ner --set data.train='/a b/c d/e.txt' --out /q") == (
         "elmo task train ner --set 'data.train=c d/e.txt' --out q"
     )
-    json.dumps(short(task_record()))
+    json.dumps(shorten(task_record()))
 
 
-def without_each(values):
-    """The same record without one of its parts, for every part however deep."""
-    for key in values if isinstance(values, dict) else range(len(values)) if isinstance(values, list) else ():
-        items = {k: v for k, v in values.items() if k != key} if isinstance(values, dict) else None
-        yield items if items is not None else values[:key] + values[key + 1 :]
-        for less in without_each(values[key]):
-            whole = dict(values) if isinstance(values, dict) else list(values)
-            whole[key] = less
-            yield whole
+def test_old_and_new_records_of_one_kind_are_read_alike(tmp_path):
+    old = {**{f"{name}.json": probe_record(name) for name in ("pos", "wsd")}, "geometry.json": GEOMETRY}
+    new = {name: make_record("geometry" if name == "geometry.json" else "probe", old[name]) for name in old}
+    for folder, records in (("old", old), ("new", new)):
+        (tmp_path / folder).mkdir()
+        for name, values in records.items():
+            (tmp_path / folder / name).write_text(json.dumps(values), encoding="utf-8")
+    for records in (collect([tmp_path / "old"]), collect([tmp_path / "new"])):
+        assert [probe.values["probe"] for probe in records.probes] == ["pos", "wsd"]
+        assert (len(records.geometries), records.unread) == (1, [])
 
 
-@pytest.mark.parametrize(
-    "record",
-    [task_record(), *(probe_record(kind) for kind in ("pos", "wsd", "wic", "similarity")), training_report(), FINETUNED,
-     PERPLEXITY, DEMO, SIMILAR, GEOMETRY],
-    ids=["task", "pos", "wsd", "wic", "similarity", "training", "finetuning", "perplexity", "demo", "similar",
-         "geometry"],
-)  # fmt: skip
-def test_a_record_that_lacks_something_is_left_out_or_shown(tmp_path, record):
-    for less in without_each(record):
-        (tmp_path / "record.json").write_text(json.dumps(less), encoding="utf-8")
-        evidence = collect([tmp_path])
-        make_page(evidence, table=as_values(make_table(evidence.tasks)))
+def test_an_incomplete_old_task_record_is_reported(tmp_path):
+    record = {name: value for name, value in task_record().items() if name != "best"}
+    (tmp_path / "record.json").write_text(json.dumps(record), encoding="utf-8")
+    assert "a record of task without best.score" in collect([tmp_path]).unread[0]
+
+
+def test_a_record_of_a_newer_version_is_reported(tmp_path):
+    newer = {**make_record("geometry", GEOMETRY), "version": 99}
+    (tmp_path / "g.json").write_text(json.dumps(newer), encoding="utf-8")
+    records = collect([tmp_path])
+    assert len(records) == 0
+    assert "version 99" in records.unread[0]
+
+
+def remove_each_part(values):
+    """Copies of a record, each without one of its parts, at every depth."""
+    keys = values if isinstance(values, dict) else range(len(values)) if isinstance(values, list) else ()
+    for key in keys:
+        if isinstance(values, dict):
+            yield {k: v for k, v in values.items() if k != key}
+        else:
+            yield values[:key] + values[key + 1 :]
+        for shorter in remove_each_part(values[key]):
+            copy = dict(values) if isinstance(values, dict) else list(values)
+            copy[key] = shorter
+            yield copy
+
+
+RECORDS = {
+    "task": task_record(),
+    **{name: probe_record(name) for name in ("pos", "wsd", "wic", "similarity")},
+    "training": training_report(),
+    "finetuning": FINETUNED,
+    "perplexity": PERPLEXITY,
+    "demo": DEMO,
+    "similar": SIMILAR,
+    "geometry": GEOMETRY,
+}
+KIND_OF_NAME = {"similar": "neighbours", **dict.fromkeys(("pos", "wsd", "wic", "similarity"), "probe")}
+
+
+@pytest.mark.parametrize("has_envelope", [False, True], ids=["old", "envelope"])
+@pytest.mark.parametrize("name", RECORDS)
+def test_an_incomplete_record_is_left_out_or_shown(tmp_path, name, has_envelope):
+    for values in remove_each_part(RECORDS[name]):
+        if has_envelope:
+            values = make_record(KIND_OF_NAME.get(name, name), values, command=values.get("command"))
+        (tmp_path / "record.json").write_text(json.dumps(values), encoding="utf-8")
+        make_page(collect([tmp_path]))

@@ -1,4 +1,4 @@
-"""Table 1 from records: arithmetic by hand, which runs count, and the four ways it is written."""
+"""Table 1 from records: arithmetic by hand, which runs count, and its four formats."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ import xml.etree.ElementTree as ET
 import pytest
 
 from elmo.report.table1 import PUBLISHED, make_table, summarize
-from elmo.report.table1_chart import as_svg
-from elmo.report.table1_text import as_markdown, as_text, as_values
+from elmo.report.table1_formats import as_markdown, as_svg, as_text, as_values
 
 
 def record(task="ner", seed=0, test=80.0, dev=70.0, elmo=False, metric="f1", fraction=1.0, lr=0.001, sha="a"):
@@ -67,7 +66,7 @@ def test_dev_chooses_among_settings_with_equally_many_seeds():
     assert row.relative is None
 
 
-def test_what_does_not_count():
+def test_shares_of_the_data_and_repeated_seeds_do_not_count():
     records = [record(), record(fraction=0.1, test=5.0), {**record(), "path": "copy"}]
     (row,) = make_table(records)
     assert row.baseline.mean == 80
@@ -75,7 +74,7 @@ def test_what_does_not_count():
     assert row.baseline.deviation is None
 
 
-def test_device_cache_and_a_baselines_elmo_settings_are_no_difference():
+def test_device_cache_and_a_baselines_elmo_settings_do_not_separate_runs():
     one, two = record(seed=0), record(seed=1)
     two["config"]["train"]["device"] = "cuda"
     two["config"]["elmo"] |= {"cache": "disk", "model": "another"}
@@ -85,14 +84,14 @@ def test_device_cache_and_a_baselines_elmo_settings_are_no_difference():
     assert len(summarize([one, other])) == 2
 
 
-def test_different_files_are_pointed_out_and_missing_tests_show_dev():
+def test_different_files_are_noted_and_missing_tests_show_dev():
     rows = make_table([record(test=None), record(elmo=True, sha="other")])
     assert not rows[0].same_data
     assert "70.00 (dev)" in as_text(rows)
     assert "different files" in as_text(rows)
 
 
-def test_the_four_ways_it_is_written():
+def test_the_four_formats_agree():
     records = [record(seed=s, elmo=e, test=80 + s + 4 * e) for s in (0, 1) for e in (False, True)]
     records.append(record(task="sst", metric="accuracy", test=45.0, dev=44.0))
     rows = make_table(records)

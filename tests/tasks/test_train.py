@@ -13,7 +13,7 @@ import torch
 from models_with_head import scored
 from safetensors.torch import load_file
 
-from elmo.cli.pretrain import assignment
+from elmo.cli.options import parse_assignment
 from elmo.errors import ConfigError, DataError, OutputError
 from elmo.tasks.checkpoint import load_checkpoint
 from elmo.tasks.config import make_config
@@ -98,7 +98,7 @@ def test_the_record_is_complete(tmp_path):
     assert record["parameters"] > 1000
     arguments = shlex.split(record["command"])
     assert arguments[:4] == ["elmo", "task", "train", "ner"]
-    assert make_config(load_task("ner"), *map(assignment, arguments[5::2])) == config
+    assert make_config(load_task("ner"), *map(parse_assignment, arguments[5::2])) == config
     assert find_records([tmp_path])[0]["path"].endswith("record.json")
 
 

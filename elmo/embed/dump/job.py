@@ -32,7 +32,7 @@ from elmo.files import open_bytes
 from elmo.model.lstm import State
 from elmo.progress import Progress
 from elmo.text.indexer import ByteIndexer
-from elmo.text.inputs import looks_untokenised
+from elmo.text.inputs import tokenization_warning
 from elmo.text.lines import read_lines
 
 log = logging.getLogger(__name__)
@@ -186,7 +186,7 @@ class _Job:
             multiple=options.batch_size if embedder.state == "carry" else 1,
         )
         for block in blocks:
-            doubt = looks_untokenised(block.sentences) if block.number == 0 else None
+            doubt = tokenization_warning(block.sentences) if block.number == 0 else None
             if doubt and embedder.tokenizer_name == "whitespace":
                 log.warning("%s: %s", self.source, doubt)
             yield block

@@ -1,1 +1,1 @@
-"""The biLM on CUDA GPUs: Triton kernels for embedding and training."""
+"""Triton kernels for the biLM on CUDA GPUs: embedding and training."""

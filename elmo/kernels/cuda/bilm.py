@@ -1,9 +1,12 @@
-"""The biLM on CUDA for bulk embedding: a window of sentences to its vectors, nothing padded, nothing waited for.
+"""The biLM on CUDA for bulk embedding: computes the vectors of a window of sentences without padding or waiting.
 
-Twin of `token_encoder` and of the LSTM stacks in `elmo.model`, for inference. Sentences stand end to end in rows
-(`packing`), stretches of steps are replayed CUDA graphs (`steps_cuda`), and each token's chosen layers go straight to
-their place in the result or into their sentence's one vector (`layout_cuda`). Everything is put on a stream of the
-twin's own, in order, so windows may be started while others run.
+This is the fast implementation of `token_encoder` and of the LSTM stacks in `elmo.model` for inference. Several
+sentences follow each other in one row (`packing`), chunks of steps are replayed as CUDA graphs (`steps`), and each
+token's mixed layers are written directly to their position in the result or pooled into the sentence's vector
+(`layout`). All work is launched in order on a CUDA stream of its own, so the caller can start the next window while one
+is computed.
+Shapes: L layers, R directions, N words, S sentences, P projection, H cells, V words of the table, K vectors per word,
+D = R * P.
 """
 
 from __future__ import annotations
@@ -16,22 +19,22 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from elmo.kernels.cuda.layout import hand_out, lay_out, look_up, pool
-from elmo.kernels.cuda.steps import Layers, Stretch
-from elmo.kernels.cuda.transfer import Download, Handover, upload
+from elmo.kernels.cuda.layout import gather_inputs, make_layout, pool, scatter_outputs
+from elmo.kernels.cuda.steps import ChunkRunner, LayerWeights
+from elmo.kernels.cuda.transfer import AsyncDownload, PendingTensor, upload
 from elmo.kernels.packing import pack
 
-WORDS_AT_ONCE = 8192  # 8192 words x 2048 filters, float32, is 64 MB for each of the highways' four tensors
-MOST_BUCKETS = 4  # numbers of rows whose buffers and graphs are kept; the one not used for longest goes first
-STEP_SECONDS = 12e-6  # of a step of two layers, however few rows: three or four short kernels
-RATES = {torch.float32: 4e13}  # operations a second; tensor cores otherwise
-TENSOR_RATE = 4e14
+ENCODER_BATCH = 8192  # words: 8192 words x 2048 filters, float32, is 64 MB for each of the highways' four tensors
+MAX_RUNNERS = 4  # numbers of rows whose buffers and graphs are cached; the least recently used one is evicted first
+STEP_SECONDS = 12e-6  # duration of a step of two layers with few rows: three or four short kernels
+FLOPS = {torch.float32: 4e13}  # operations per second; other dtypes use tensor cores
+TENSOR_CORE_FLOPS = 4e14
 
 
 class CudaBiLM:
-    """A biLM's weights side by side. The LSTMs' are copies: later changes of the model are not seen."""
+    """A biLM for bulk embedding. The LSTM weights are copies: later changes of the model have no effect on them."""
 
-    def __init__(self, model: Any, *, use_graphs: bool = True) -> None:  # a BiLM; its package may import us, not we it
+    def __init__(self, model: Any, *, use_graphs: bool = True) -> None:  # Any: a BiLM; elmo.model imports this package
         self.model = model
         lstm = model.config.lstm
         kernel = model.stacks[0].layers[0].kernel
@@ -42,31 +45,31 @@ class CudaBiLM:
             lstm.proj_dim,
         )
         self._use_graphs = use_graphs
-        cuda = self.device.type == "cuda"
-        self._work = torch.cuda.Stream(self.device) if cuda else None
-        self._copies = torch.cuda.Stream(self.device) if cuda else None
+        is_cuda = self.device.type == "cuda"
+        self._compute_stream = torch.cuda.Stream(self.device) if is_cuda else None
+        self._copy_stream = torch.cuda.Stream(self.device) if is_cuda else None
         with torch.inference_mode(), self.at_work():
-            self._layers = Layers.of(model.stacks, lstm)
-        self._stretches: OrderedDict[int, Stretch] = OrderedDict()
+            self._weights = LayerWeights.from_stacks(model.stacks, lstm)
+        self._runners: OrderedDict[int, ChunkRunner] = OrderedDict()
         operations = 2 * self.num_directions * lstm.num_layers * 9 * lstm.proj_dim * lstm.cell_dim
-        rate = RATES.get(self.dtype, TENSOR_RATE)
-        self._break_even = int(np.clip(STEP_SECONDS * rate / operations, 64, 1024))
+        flops = FLOPS.get(self.dtype, TENSOR_CORE_FLOPS)
+        self._break_even = int(np.clip(STEP_SECONDS * flops / operations, 64, 1024))
 
     def at_work(self) -> AbstractContextManager[Any]:
-        """Puts what is launched inside on the twin's stream, behind what the caller has launched so far."""
-        if self._work is None:
+        """A context that launches on the stream of this object, after what the caller has launched so far."""
+        if self._compute_stream is None:
             return nullcontext()
-        self._work.wait_stream(torch.cuda.current_stream(self.device))
-        return torch.cuda.stream(self._work)
+        self._compute_stream.wait_stream(torch.cuda.current_stream(self.device))
+        return torch.cuda.stream(self._compute_stream)
 
     @torch.inference_mode()
     def encode_into(self, table: Tensor, first: int, rows: np.ndarray) -> None:
-        """Vectors of rows of ids (N, W) into table[first : first + N]; to be called at work."""
-        for begin in range(0, len(rows), WORDS_AT_ONCE):
-            group = np.ascontiguousarray(rows[begin : begin + WORDS_AT_ONCE], dtype=np.int32)
-            (ids,) = upload([group.reshape(-1)], self.device)
-            to = table[first + begin : first + begin + len(group)]
-            to.copy_(self.model.token_encoder(ids.view(group.shape)))  # (n, P)
+        """Writes the word vectors of ids (N, C) to table[first : first + N]; call it inside `at_work`."""
+        for begin in range(0, len(rows), ENCODER_BATCH):
+            batch = np.ascontiguousarray(rows[begin : begin + ENCODER_BATCH], dtype=np.int32)
+            (ids,) = upload([batch.reshape(-1)], self.device)
+            target = table[first + begin : first + begin + len(batch)]
+            target.copy_(self.model.token_encoder(ids.view(batch.shape)))  # (n, P)
 
     @torch.inference_mode()
     def contextualize(
@@ -79,53 +82,57 @@ class CudaBiLM:
         initial: tuple[Tensor, Tensor] | None = None,
         pooling: str | None = None,
     ) -> Tensor:
-        """Mixes (K, N, D) of the layers of all words, sentence after sentence, or pooled (S, K, D); be at work.
+        """Mixed layers (K, N, D) of all words in order, or pooled (S, K, D); call it inside `at_work`.
 
-        words (N,) int32 are rows of the table (V, P), whose rows 0 and 1 are the boundaries; lengths (S,) count words.
-        mix (K, L + 1). initial: h (D, L, P) and c (D, L, H) that every sentence starts from; None: zero. Pooled vectors
-        of bfloat16 are float32, since they go to where there is no bfloat16.
+        words (N,) int32 are rows of the table (V, P), whose rows 0 and 1 are the boundaries; lengths (S,) are the
+        numbers of words per sentence. mix (K, L + 1) holds the weights of the layers. initial: the state h (R, L, P)
+        and c (R, L, H) that every sentence starts from; None means zero. Pooled vectors of a bfloat16 model are
+        float32, because numpy has no bfloat16.
         """
-        N, D, P = len(words), self.num_directions, self.proj_dim
+        N, R, P = len(words), self.num_directions, self.proj_dim
         offsets = np.concatenate([[0], np.cumsum(lengths)])
         packing = pack(np.where(lengths > 0, lengths + 2, 0), self._break_even)
-        out = torch.empty(len(mix), N, D * P, device=self.device, dtype=self.dtype)  # (K, N, D)
-        flat = np.ascontiguousarray(mix, dtype=np.float32).reshape(-1).view(np.int32)  # the bits: one copy for all
-        *where, bits = upload([words, offsets.astype(np.int32), packing.slots, packing.starts, flat], self.device)
+        out = torch.empty(len(mix), N, R * P, device=self.device, dtype=self.dtype)  # (K, N, D)
+        mix_bits = np.ascontiguousarray(mix, dtype=np.float32).reshape(-1).view(np.int32)  # int32: one copy for all
+        *tokens, bits = upload([words, offsets.astype(np.int32), packing.slots, packing.starts, mix_bits], self.device)
         weights = bits.view(torch.float32).view(mix.shape)
         if N:
-            stretch = self._stretch(packing.num_rows)
-            parts = stretch.lengths(packing.num_steps)
-            layout = lay_out(*where, num_steps=sum(parts), num_rows=packing.num_rows, num_directions=D)
-            self._start_from(initial)
+            runner = self._runner(packing.num_rows)
+            chunks = runner.chunk_lengths(packing.num_steps)
+            layout = make_layout(*tokens, num_steps=sum(chunks), num_rows=packing.num_rows, num_directions=R)
+            self._set_initial_state(initial)
             top = int(np.flatnonzero(mix.any(axis=0)).max(initial=0))
-            stretch.start()
+            runner.start()
             begin = 0
-            for steps in parts:
-                part = slice(begin, begin + steps)
-                look_up(table, layout.words[:, part], stretch.layers[0])
-                stretch.keep[:, :, : steps + 1] = layout.keep[begin : begin + steps + 1]
-                stretch.run(steps, top)
-                hand_out(stretch.layers[:, :, :steps], layout.places[:, part], weights, out)
-                begin += steps
+            for num_steps in chunks:
+                steps = slice(begin, begin + num_steps)
+                gather_inputs(table, layout.words[:, steps], runner.layers[0])
+                runner.keep[:, :, : num_steps + 1] = layout.keep[begin : begin + num_steps + 1]
+                runner.run(num_steps, top)
+                scatter_outputs(runner.layers[:, :, :num_steps], layout.output_rows[:, steps], weights, out)
+                begin += num_steps
         if pooling is None:
             return out
-        return pool(out, where[1], pooling, torch.float32 if self.dtype == torch.bfloat16 else self.dtype)
+        return pool(out, tokens[1], pooling, torch.float32 if self.dtype == torch.bfloat16 else self.dtype)
 
-    def send(self, tensor: Tensor, *, to_host: bool) -> Download | Handover:
-        """The tensor to the host, beside what comes next, or to the caller's stream: `wait` for it; be at work."""
-        return Download(tensor, self._copies) if to_host else Handover(tensor)
+    def send(self, tensor: Tensor, *, to_host: bool) -> AsyncDownload | PendingTensor:
+        """Starts the transfer of a result to the host or to the caller's stream; its `wait` returns the tensor.
 
-    def _stretch(self, num_rows: int) -> Stretch:
-        if num_rows not in self._stretches:
-            while len(self._stretches) >= MOST_BUCKETS:
-                self._stretches.popitem(last=False)
-            self._stretches[num_rows] = Stretch(self._layers, num_rows, use_graphs=self._use_graphs)
-        self._stretches.move_to_end(num_rows)
-        return self._stretches[num_rows]
+        Call it inside `at_work`. A download runs in parallel with what is launched next.
+        """
+        return AsyncDownload(tensor, self._copy_stream) if to_host else PendingTensor(tensor)
 
-    def _start_from(self, initial: tuple[Tensor, Tensor] | None) -> None:
-        for mine, given in zip((self._layers.h, self._layers.c), initial or (None, None), strict=True):
-            if given is None:
-                mine.zero_()
+    def _runner(self, num_rows: int) -> ChunkRunner:
+        if num_rows not in self._runners:
+            while len(self._runners) >= MAX_RUNNERS:
+                self._runners.popitem(last=False)
+            self._runners[num_rows] = ChunkRunner(self._weights, num_rows, use_graphs=self._use_graphs)
+        self._runners.move_to_end(num_rows)
+        return self._runners[num_rows]
+
+    def _set_initial_state(self, initial: tuple[Tensor, Tensor] | None) -> None:
+        for target, source in zip((self._weights.h, self._weights.c), initial or (None, None), strict=True):
+            if source is None:
+                target.zero_()
             else:
-                mine.copy_(given.transpose(0, 1))  # (L, D, ·)
+                target.copy_(source.transpose(0, 1))  # (L, R, P or H)

@@ -1,6 +1,7 @@
-"""What becomes of a tile's gates on a Hopper GPU: cells, by warps that do nothing else (`gates_hopper`).
+"""The cell part of the fused Hopper kernel (`gates_hopper`): dedicated warps turn the gates of a tile into cells.
 
-Triton compiles all of it. Shapes: D layers in flight times directions, B rows, H cells.
+All functions here are compiled by Triton. Shapes: LR = active layers * directions, B rows, H cells. In the kernels, lr
+is an index of LR, and `x_lr` is the stride of a tensor x along LR.
 """
 
 from __future__ import annotations
@@ -11,109 +12,115 @@ from triton.experimental.gluon.language.nvidia.hopper import mbarrier
 
 
 @gluon.jit
-def make_cells(  # type: ignore[no-untyped-def]  # Triton compiles it
+def compute_cells(  # type: ignore[no-untyped-def]  # Triton compiles it
     values,
-    STORES: gl.constexpr, HAS_KEEP: gl.constexpr, HAS_FIRST: gl.constexpr,
-    CELLS: gl.constexpr, TOGETHER: gl.constexpr, PIECE: gl.constexpr,
+    STORE_PRODUCTS: gl.constexpr, HAS_KEEP: gl.constexpr, HAS_INITIAL: gl.constexpr,
+    TILE_CELLS: gl.constexpr, THREAD_CELLS: gl.constexpr, PIECE_ROWS: gl.constexpr,
 ):  # fmt: skip
-    handed, sizes, places, strides, clip, forget_bias = values
-    gates, full, free = handed
+    gate_buffer, sizes, pointers, strides, clip, forget_bias = values
+    gates, full, free = gate_buffer
     num_tiles, B, H = sizes
-    bias, before, after, inner, products, keep, first = places
-    before_d, after_d, inner_d, products_d, keep_d = strides
-    ROWS: gl.constexpr = gates.shape[0]
-    PIECES: gl.constexpr = ROWS // PIECE
+    bias, before, after, inner, products, keep, initial = pointers
+    before_lr, after_lr, inner_lr, products_lr, keep_lr = strides
+    TILE_ROWS: gl.constexpr = gates.shape[0]
+    NUM_PIECES: gl.constexpr = TILE_ROWS // PIECE_ROWS
     layout: gl.constexpr = gl.BlockedLayout(
-        [1, TOGETHER], [32 * TOGETHER // CELLS, CELLS // TOGETHER], [gl.num_warps(), 1], [1, 0]
+        [1, THREAD_CELLS], [32 * THREAD_CELLS // TILE_CELLS, TILE_CELLS // THREAD_CELLS], [gl.num_warps(), 1], [1, 0]
     )
-    row = gl.arange(0, PIECE, layout=gl.SliceLayout(1, layout))
-    cell = gl.arange(0, CELLS, layout=gl.SliceLayout(0, layout))
-    d, m, n = place(gl.program_id(0), sizes, ROWS, CELLS)
-    if STORES:  # buffers of all steps, of all layers and directions, are more than 32 bits count
-        d = d.to(gl.int64)
-    read = before + d * before_d, keep + d * keep_d
-    c, stays = _read(read, m * ROWS + row, n * CELLS + cell, B, H, True, HAS_KEEP)
+    row = gl.arange(0, PIECE_ROWS, layout=gl.SliceLayout(1, layout))
+    cell = gl.arange(0, TILE_CELLS, layout=gl.SliceLayout(0, layout))
+    lr, m, n = tile_position(gl.program_id(0), sizes, TILE_ROWS, TILE_CELLS)
+    if STORE_PRODUCTS:  # the buffers of all steps, layers and directions exceed 32-bit indices
+        lr = lr.to(gl.int64)
+    sources = before + lr * before_lr, keep + lr * keep_lr
+    c, kept = _load_cells(sources, m * TILE_ROWS + row, n * TILE_CELLS + cell, B, H, True, HAS_KEEP)
     for tile in range(gl.program_id(0), num_tiles, gl.num_programs(0)):
-        d, m, n = place(tile, sizes, ROWS, CELLS)
-        if STORES:
-            d = d.to(gl.int64)
-        col = n * CELLS + cell
-        b_i = gl.load(bias + d * 4 * H + col)
-        b_j = gl.load(bias + d * 4 * H + H + col)
-        b_f = gl.load(bias + d * 4 * H + 2 * H + col)
-        b_o = gl.load(bias + d * 4 * H + 3 * H + col)
-        if HAS_FIRST:
-            start = gl.load(first + d * H + col)
+        lr, m, n = tile_position(tile, sizes, TILE_ROWS, TILE_CELLS)
+        if STORE_PRODUCTS:
+            lr = lr.to(gl.int64)
+        col = n * TILE_CELLS + cell
+        b_i = gl.load(bias + lr * 4 * H + col)
+        b_j = gl.load(bias + lr * 4 * H + H + col)
+        b_f = gl.load(bias + lr * 4 * H + 2 * H + col)
+        b_o = gl.load(bias + lr * 4 * H + 3 * H + col)
+        if HAS_INITIAL:
+            start = gl.load(initial + lr * H + col)
         mbarrier.wait(full, tile // gl.num_programs(0) & 1)
-        for piece in gl.static_range(PIECES):
-            # what the next piece starts from is on its way while this one is made
-            if piece + 1 < PIECES:
-                read = before + d * before_d, keep + d * keep_d
-                c_later, stays_later = _read(read, m * ROWS + (piece + 1) * PIECE + row, col, B, H, True, HAS_KEEP)
+        for piece in gl.static_range(NUM_PIECES):
+            # prefetch the cells of the next piece while this one is computed
+            if piece + 1 < NUM_PIECES:
+                sources = before + lr * before_lr, keep + lr * keep_lr
+                next_c, next_kept = _load_cells(
+                    sources, m * TILE_ROWS + (piece + 1) * PIECE_ROWS + row, col, B, H, True, HAS_KEEP
+                )
             else:
-                later = tile + gl.num_programs(0)
-                d_later, m_later, n_later = place(later, sizes, ROWS, CELLS)
-                if STORES:
-                    d_later = d_later.to(gl.int64)
-                read = before + d_later * before_d, keep + d_later * keep_d
-                r_later, col_later = m_later * ROWS + row, n_later * CELLS + cell
-                c_later, stays_later = _read(read, r_later, col_later, B, H, later < num_tiles, HAS_KEEP)
-            part = gates.slice(piece * PIECE, PIECE, dim=0)
-            i = part.slice(0, CELLS, dim=1).load(layout)
-            j = part.slice(CELLS, CELLS, dim=1).load(layout)
-            f = part.slice(2 * CELLS, CELLS, dim=1).load(layout)
-            o = part.slice(3 * CELLS, CELLS, dim=1).load(layout)
-            if piece + 1 == PIECES:
+                next_tile = tile + gl.num_programs(0)
+                next_lr, next_m, next_n = tile_position(next_tile, sizes, TILE_ROWS, TILE_CELLS)
+                if STORE_PRODUCTS:
+                    next_lr = next_lr.to(gl.int64)
+                sources = before + next_lr * before_lr, keep + next_lr * keep_lr
+                next_r, next_col = next_m * TILE_ROWS + row, next_n * TILE_CELLS + cell
+                next_c, next_kept = _load_cells(sources, next_r, next_col, B, H, next_tile < num_tiles, HAS_KEEP)
+            part = gates.slice(piece * PIECE_ROWS, PIECE_ROWS, dim=0)
+            i = part.slice(0, TILE_CELLS, dim=1).load(layout)
+            j = part.slice(TILE_CELLS, TILE_CELLS, dim=1).load(layout)
+            f = part.slice(2 * TILE_CELLS, TILE_CELLS, dim=1).load(layout)
+            o = part.slice(3 * TILE_CELLS, TILE_CELLS, dim=1).load(layout)
+            if piece + 1 == NUM_PIECES:
                 mbarrier.arrive(free, count=1)
-            r = m * ROWS + piece * PIECE + row
+            r = m * TILE_ROWS + piece * PIECE_ROWS + row
             inside = (r < B)[:, None] & (col < H)[None, :]
-            if STORES:
-                to = products + d * products_d + (r[:, None] * 4 * H + col[None, :])
-                gl.store(to, i, mask=inside)
-                gl.store(to + H, j, mask=inside)
-                gl.store(to + 2 * H, f, mask=inside)
-                gl.store(to + 3 * H, o, mask=inside)
+            if STORE_PRODUCTS:
+                target = products + lr * products_lr + (r[:, None] * 4 * H + col[None, :])
+                gl.store(target, i, mask=inside)
+                gl.store(target + H, j, mask=inside)
+                gl.store(target + 2 * H, f, mask=inside)
+                gl.store(target + 3 * H, o, mask=inside)
             if HAS_KEEP:
-                if HAS_FIRST:
-                    c = gl.where((stays != 0)[:, None], c, start[None, :])
+                if HAS_INITIAL:
+                    c = gl.where((kept != 0)[:, None], c, start[None, :])
                 else:
-                    c = gl.where((stays != 0)[:, None], c, 0.0)
-            c = _sigmoid(_biased(f, b_f) + forget_bias) * c + _sigmoid(_biased(i, b_i)) * _tanh(_biased(j, b_j))
-            c = gl.where(c > clip, clip, gl.where(c < -clip, -clip, c))  # not a number stays visible
+                    c = gl.where((kept != 0)[:, None], c, 0.0)
+            c = _sigmoid(_add_bias(f, b_f) + forget_bias) * c + _sigmoid(_add_bias(i, b_i)) * _tanh(_add_bias(j, b_j))
+            c = gl.where(c > clip, clip, gl.where(c < -clip, -clip, c))  # NaN propagates
             at = r[:, None] * H + col[None, :]
-            gl.store(after + d * after_d + at, c, mask=inside)
-            gl.store(inner + d * inner_d + at, (_sigmoid(_biased(o, b_o)) * _tanh(c)).to(gates.dtype), mask=inside)
-            c, stays = c_later, stays_later
+            gl.store(after + lr * after_lr + at, c, mask=inside)
+            gl.store(inner + lr * inner_lr + at, (_sigmoid(_add_bias(o, b_o)) * _tanh(c)).to(gates.dtype), mask=inside)
+            c, kept = next_c, next_kept
 
 
 @gluon.jit
-def place(tile, sizes, ROWS: gl.constexpr, CELLS: gl.constexpr):  # type: ignore[no-untyped-def]  # Triton compiles it
-    """Direction, and numbers of a tile's rows and cells: rows vary first, so that weights are read while cached."""
+def tile_position(  # type: ignore[no-untyped-def]  # Triton compiles it
+    tile, sizes, TILE_ROWS: gl.constexpr, TILE_CELLS: gl.constexpr
+):
+    """The lr of a tile and its block numbers along rows and cells; rows vary fastest, so that weights stay cached."""
     _, B, H = sizes
-    num_m, num_n = gl.cdiv(B, ROWS), H // CELLS
+    num_m, num_n = gl.cdiv(B, TILE_ROWS), H // TILE_CELLS
     return tile // num_m // num_n, tile % num_m, tile // num_m % num_n
 
 
 @gluon.jit
-def _read(read, r, col, B, H, there, HAS_KEEP: gl.constexpr):  # type: ignore[no-untyped-def]  # Triton compiles it
-    """Cells before the step, and whether their rows keep them."""
-    before, keep = read
-    here = (r < B) & there
-    c = gl.load(before + (r[:, None] * H + col[None, :]), mask=here[:, None] & (col < H)[None, :], other=0.0)
-    stays = r
+def _load_cells(  # type: ignore[no-untyped-def]  # Triton compiles it
+    sources, r, col, B, H, is_valid, HAS_KEEP: gl.constexpr
+):
+    """The cells before the step, and the keep mask of their rows."""
+    before, keep = sources
+    row_mask = (r < B) & is_valid
+    c = gl.load(before + (r[:, None] * H + col[None, :]), mask=row_mask[:, None] & (col < H)[None, :], other=0.0)
+    kept = r
     if HAS_KEEP:
-        stays = gl.load(keep + r, mask=here, other=0)
-    return c, stays
+        kept = gl.load(keep + r, mask=row_mask, other=0)
+    return c, kept
 
 
 @gluon.jit
-def _biased(gate, bias):  # type: ignore[no-untyped-def]  # Triton compiles it
+def _add_bias(gate, bias):  # type: ignore[no-untyped-def]  # Triton compiles it
     return gate.to(gl.float32) + bias.to(gl.float32)[None, :]
 
 
 @gluon.jit
 def _sigmoid(x):  # type: ignore[no-untyped-def]  # Triton compiles it
-    # four instructions, right to 1e-7 of 1; the compiler's own division takes twice as many
+    # four instructions with an error of at most 1e-7; the compiler's own division takes twice as many
     return gl.inline_asm_elementwise(
         """{
         .reg .f32 t;

@@ -1,8 +1,8 @@
-"""What LSTM steps on CUDA do with their rows [x; h], for training and embedding alike: gates, then cells.
+"""The gates and cells of LSTM steps on CUDA, for training and embedding: one fused kernel, or two as a fallback.
 
-On Hopper one kernel makes both (`gates_hopper`); elsewhere, for odd sizes, few rows and float32, cuBLAS makes the gates
-and a Triton kernel the cells (`cells_cuda`). Shapes: D layers in flight times directions, T steps, B rows,
-P projection, H cells.
+On Hopper GPUs one fused kernel computes both (`gates_hopper`). On other GPUs, and for odd sizes, few rows and float32,
+cuBLAS computes the gates and a Triton kernel the cells (`cells`). Shapes: LR = layers * directions of the wavefront,
+T steps, B rows, P projection, H cells.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from elmo.kernels.cuda.cells import cell_forward
 log = logging.getLogger(__name__)
 
 
-class Steps:
-    """Steps that read the same rows (D, T, B, at least 2P) with the same kernel (D, 2P, 4H) and bias (D, 4H).
+class StepLauncher:
+    """Launches steps that read rows [x; h] (LR, T, B, >= 2P) with one kernel matrix (LR, 2P, 4H) and bias (LR, 4H).
 
-    With `one` false, by two kernels even where one could do.
+    `fused=False` uses two kernels even where the fused kernel is available.
     """
 
-    def __init__(self, rows: Tensor, kernel: Tensor, bias: Tensor, *, one: bool = True) -> None:
-        self._rows, self._kernel, self._bias, self._one = rows, kernel, bias, one
-        self._hopper: dict[tuple[int | None, int | None], Any] = {}  # by which of D
-        self._products: Tensor | None = None  # where nobody keeps them
+    def __init__(self, rows: Tensor, kernel: Tensor, bias: Tensor, *, fused: bool = True) -> None:
+        self._rows, self._kernel, self._bias, self._fused = rows, kernel, bias, fused
+        self._hopper: dict[tuple[int | None, int | None], Any] = {}  # start and stop of a slice of LR -> launcher
+        self._products: Tensor | None = None  # buffer for products that the caller does not need
 
     @property
-    def by_one_kernel(self) -> bool:
-        """Whether one kernel makes gates and cells, as far as is known yet."""
-        return self._by_one(slice(None)) is not None
+    def is_fused(self) -> bool:
+        """Whether the fused kernel is used, as far as is known before the first launch."""
+        return self._fused_launcher(slice(None)) is not None
 
     def step(
         self,
@@ -43,65 +43,66 @@ class Steps:
         inner: Tensor,
         products: Tensor | None = None,
         keep: Tensor | None = None,
-        first: Tensor | None = None,
+        initial: Tensor | None = None,
         *,
-        these: slice = slice(None),
+        active: slice = slice(None),
         clip: float,
         forget_bias: float = 0.0,
     ) -> None:
-        """Cells `after` (D, B, H), which may be `before` itself, and `inner` = sigmoid(o) * tanh(c) (D, B, H).
+        """Computes the cells `after`, which may be `before` itself, and `inner` = sigmoid(o) * tanh(c), all (LR, B, H).
 
-        The products, without the bias, are left in `products` (D, B, 4H) if given. Where keep (D, B) is 0 the cells
-        before were `first` (D, H; None: zero). clip 0: none. With `these`, all of it of these of D alone.
+        `products` (LR, B, 4H), if given, receives the matrix products without the bias. Where keep (LR, B) is 0, the
+        step starts from the cells `initial` (LR, H; None: zero) instead of `before`. clip 0 means no clipping.
+        `active` restricts the step to a slice of the first dimension; all tensors given here have its length.
         """
-        hopper = self._by_one(these)
+        hopper = self._fused_launcher(active)
         if hopper is not None:
             try:
-                hopper.step(t, before, after, inner, products, keep, first, clip=clip, forget_bias=forget_bias)
+                hopper.step(t, before, after, inner, products, keep, initial, clip=clip, forget_bias=forget_bias)
                 return
-            except Exception as error:  # its language is new: another Triton may refuse it in ways not known here
-                _fail(error)
+            except Exception as error:  # Gluon is experimental: other Triton versions may reject it in unknown ways
+                _disable_fused(error)
         depth, num_gates = self._kernel.shape[1:]
         if products is None:
             if self._products is None:
                 self._products = inner.new_empty(len(self._kernel), inner.shape[1], num_gates)
-            products = self._products[these]
-        torch.bmm(self._rows[these, t, :, :depth], self._kernel[these], out=products)
-        bias = self._bias[these]
-        cell_forward(products, bias, before, after, inner, keep, first, clip=clip, forget_bias=forget_bias)
+            products = self._products[active]
+        torch.bmm(self._rows[active, t, :, :depth], self._kernel[active], out=products)
+        bias = self._bias[active]
+        cell_forward(products, bias, before, after, inner, keep, initial, clip=clip, forget_bias=forget_bias)
 
-    def _by_one(self, these: slice) -> Any:
-        """The steps of these by the kernel for both; None: it cannot make them, or failed."""
-        which = these.start, these.stop
-        if self._one and not _failures and which not in self._hopper:
-            self._hopper[which] = _hopper_steps(self._rows[these], self._kernel[these], self._bias[these])
-        return None if _failures else self._hopper.get(which)
-
-
-_failures: list[str] = []  # of the kernel for both: after one it is not tried again
+    def _fused_launcher(self, active: slice) -> Any:
+        """The launcher of the fused kernel for a slice of LR; None if the kernel does not apply or has failed."""
+        bounds = active.start, active.stop
+        if self._fused and not _failures and bounds not in self._hopper:
+            self._hopper[bounds] = _hopper_launcher(self._rows[active], self._kernel[active], self._bias[active])
+        return None if _failures else self._hopper.get(bounds)
 
 
-def _fail(error: Exception) -> None:
-    log.warning("gates and cells are made by two kernels, the one for both failed: %s", error)
-    _failures.append(str(error))  # not the error itself, which would hold on to every tensor on its way
+_failures: list[str] = []  # error texts of the fused kernel; after the first one it is not tried again
 
 
-def _hopper_steps(rows: Tensor, kernel: Tensor, bias: Tensor) -> Any:
-    hopper = _hopper()
-    if hopper is None or not hopper.fits(rows, kernel):
+def _disable_fused(error: Exception) -> None:
+    log.warning("The fused kernel for gates and cells failed; two kernels are used instead: %s", error)
+    _failures.append(str(error))  # only the text: the exception's traceback would keep many tensors alive
+
+
+def _hopper_launcher(rows: Tensor, kernel: Tensor, bias: Tensor) -> Any:
+    hopper = _hopper_module()
+    if hopper is None or not hopper.is_supported(rows, kernel):
         return None
     try:
-        return hopper.HopperSteps(rows, kernel, bias)
-    except Exception as error:  # as in `Steps.step`
-        _fail(error)
+        return hopper.HopperStepLauncher(rows, kernel, bias)
+    except Exception as error:  # as in `StepLauncher.step`
+        _disable_fused(error)
         return None
 
 
 @functools.cache
-def _hopper() -> Any:
+def _hopper_module() -> Any:
     try:
         from elmo.kernels.cuda import gates_hopper
-    except Exception as error:  # a Triton without Gluon, or with another one
-        log.info("gates and cells are made by two kernels: %s", error)
+    except Exception as error:  # this Triton has no Gluon, or an incompatible one
+        log.info("The fused kernel for gates and cells is not available; two kernels are used: %s", error)
         return None
     return gates_hopper

@@ -1,4 +1,4 @@
-"""What a function puts on the GPU, recorded once as a CUDA graph: replayed, no launch is waited for."""
+"""CUDA graph capture: the kernels that a function launches are captured once and replayed without launch overhead."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ Result = TypeVar("Result")
 
 
 def capture_graph(launch: Callable[[], Result], pool: Any = None) -> tuple[torch.cuda.CUDAGraph, Result]:
-    """The graph, and what `launch` returned while it was recorded: tensors that every replay fills anew.
+    """The CUDA graph and the result of `launch` during the capture: tensors that every replay overwrites.
 
-    `launch` runs twice before: kernels are compiled and libraries set up before anything is recorded.
+    `launch` runs twice before the capture as a warm-up, so that kernels are compiled and libraries are initialised.
     """
-    aside = torch.cuda.Stream()
-    aside.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(aside):
+    side_stream = torch.cuda.Stream()
+    side_stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side_stream):
         for _ in range(2):
             launch()
-    torch.cuda.current_stream().wait_stream(aside)
+    torch.cuda.current_stream().wait_stream(side_stream)
     graph = torch.cuda.CUDAGraph()
-    # thread_local: prefetching threads may pin memory meanwhile
-    with torch.cuda.graph(graph, pool=pool, stream=aside, capture_error_mode="thread_local"):
+    # thread_local: prefetching threads may pin memory during the capture
+    with torch.cuda.graph(graph, pool=pool, stream=side_stream, capture_error_mode="thread_local"):
         result = launch()
     return graph, result

@@ -1,9 +1,10 @@
-"""A stretch of LSTM steps on CUDA for inference: all layers, both directions, recorded once and replayed.
+"""Chunks of LSTM steps on CUDA for inference: all layers and both directions, captured as CUDA graphs and replayed.
 
-Twin of `elmo.model.lstm.LSTMStack` where nothing is learned. Layers are in flight (`flight`) and read rows [x; h]
-(`gates_cuda`). Nothing is kept for a gradient: cells are updated in place, and h goes where the next step reads it.
-Sentences stand end to end in a row; where one begins, the row's state is the initial one again. Shapes: D directions,
-C steps, R rows, P projection, H cells, L layers.
+This is the fast implementation of `elmo.model.lstm.LSTMStack` for inference. It runs a wavefront over the layers
+(`wavefront`), and its steps read rows [x; h] (`gates`). Nothing is stored for a backward pass: cells are updated in
+place, and h is written to the input of the next step. Several sentences follow each other in one row; where a sentence
+begins, the row's state is reset to the initial one.
+Shapes: L layers, R directions, LR = L * R, T steps of a chunk, B rows, P projection, H cells.
 """
 
 from __future__ import annotations
@@ -15,21 +16,24 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from elmo.kernels.cuda.cells import hand_on
-from elmo.kernels.cuda.gates import Steps
+from elmo.kernels.cuda.cells import output_forward
+from elmo.kernels.cuda.gates import StepLauncher
 from elmo.kernels.cuda.graphs import capture_graph
-from elmo.kernels.cuda.wavefront import by_step, waves
+from elmo.kernels.cuda.wavefront import view_by_step, wavefront
 
 log = logging.getLogger(__name__)
 
-ROWS_AT_ONCE = 16_384  # rows of all steps of a stretch: bounds the memory of layers
-LONGEST = 32  # steps of a stretch
+MAX_CHUNK_ROWS = 16_384  # rows of all steps of a chunk: bounds the memory of the layers
+MAX_CHUNK_STEPS = 32
 
 
 @dataclass(frozen=True)
-class Layers:
-    """Weights, layer after layer: kernels (L*D, 2P, 4H), biases (L*D, 4H) float32 with the forget bias added,
-    projections (L*D, H, P) or none. `h` (L, D, P) and `c` (L, D, H) are what sentences start from."""
+class LayerWeights:
+    """Weights of all layers and directions, and the state that every sentence starts from.
+
+    kernels (LR, 2P, 4H), biases (LR, 4H) float32 with the forget bias added, projections (LR, H, P) or None; the
+    initial state h (L, R, P) and c (L, R, H).
+    """
 
     kernels: Tensor
     biases: Tensor
@@ -41,21 +45,21 @@ class Layers:
     proj_clip: float | None
 
     @classmethod
-    def of(cls, stacks: Any, lstm: Any) -> Layers:  # LSTMStacks and their config; their package may import us
-        """Copies of the stacks' weights, and sentences that start from zero."""
+    def from_stacks(cls, stacks: Any, lstm: Any) -> LayerWeights:  # Any: elmo.model imports us
+        """Copies of the weights of LSTMStacks with their LSTMConfig; the initial state is zero."""
 
         layers = [stack.layers[number] for number in range(lstm.num_layers) for stack in stacks]
 
-        def copies(name: str) -> Tensor:
-            return torch.stack([getattr(layer, name).detach() for layer in layers])  # (L*D, ...)
+        def stacked(name: str) -> Tensor:
+            return torch.stack([getattr(layer, name).detach() for layer in layers])  # (LR, ...)
 
-        kernels, biases = copies("kernel"), copies("bias").float()
+        kernels, biases = stacked("kernel"), stacked("bias").float()
         biases[:, 2 * lstm.cell_dim : 3 * lstm.cell_dim] += lstm.forget_bias
         shape = lstm.num_layers, len(stacks)
         return cls(
             kernels=kernels,
             biases=biases,
-            projections=None if layers[0].projection is None else copies("projection"),
+            projections=None if layers[0].projection is None else stacked("projection"),
             h=kernels.new_zeros(*shape, lstm.proj_dim),
             c=kernels.new_zeros(*shape, lstm.cell_dim, dtype=torch.float32),
             skip=lstm.skip,
@@ -64,95 +68,100 @@ class Layers:
         )
 
 
-class Stretch:
-    """Buffers for R rows, and the steps over them as CUDA graphs. State is carried from one run to the next.
+class ChunkRunner:
+    """Buffers for B rows, and CUDA graphs of the steps over them. The state is carried from one chunk to the next.
 
-    The caller fills `layers[0, :, :steps, :, :P]` with token vectors and `keep[:, :, : steps + 1]` (0: a sentence
-    begins, or the row is idle) of these steps and the one after, runs, and reads layer l from
-    `layers[l, :, :steps, :, :P]`. Before the first steps of a text it calls `start`.
+    Before the first chunk of a text the caller calls `start`. For each chunk of n steps it fills
+    `layers[0, :, :n, :, :P]` with token vectors and `keep[:, :, : n + 1]` (0: a sentence begins, or the row is idle)
+    for these steps and the one after, calls `run`, and reads layer l from `layers[l, :, :n, :, :P]`.
     """
 
-    def __init__(self, layers: Layers, num_rows: int, *, use_graphs: bool) -> None:
-        L, D, P = layers.h.shape
-        H = layers.c.shape[2]
-        self._weights = layers
-        like = layers.h
-        self.most_steps = max(4, min(LONGEST, ROWS_AT_ONCE // num_rows))
-        places = L + self.most_steps + 1
-        self._rows = like.new_zeros((L + 1) * D, places, num_rows, 2 * P)  # x, then h
-        self._keep = torch.zeros(L * D, places, num_rows, device=like.device, dtype=torch.uint8)
-        self.layers = by_step(self._rows, D, self.most_steps + 1)  # (L + 1, D, C + 1, R, 2P)
-        self.keep = by_step(self._keep, D, self.most_steps + 1)  # (L, D, C + 1, R)
-        self._cells = torch.zeros(L * D, num_rows, H, device=like.device)
-        self._inner = like.new_empty(L * D, num_rows, H)  # sigmoid(o) * tanh(c)
-        self._hidden = like.new_empty(L * D, num_rows, P)
-        self._steps = Steps(self._rows[: L * D], layers.kernels, layers.biases)
+    def __init__(self, weights: LayerWeights, num_rows: int, *, use_graphs: bool) -> None:
+        L, R, P = weights.h.shape
+        H = weights.c.shape[2]
+        self._weights = weights
+        like = weights.h
+        self.max_steps = max(4, min(MAX_CHUNK_STEPS, MAX_CHUNK_ROWS // num_rows))
+        num_diagonals = L + self.max_steps + 1
+        self._rows = like.new_zeros((L + 1) * R, num_diagonals, num_rows, 2 * P)  # x, then h
+        self._keep = torch.zeros(L * R, num_diagonals, num_rows, device=like.device, dtype=torch.uint8)
+        self.layers = view_by_step(self._rows, R, self.max_steps + 1)  # (L + 1, R, T + 1, B, 2P)
+        self.keep = view_by_step(self._keep, R, self.max_steps + 1)  # (L, R, T + 1, B)
+        self._cells = torch.zeros(L * R, num_rows, H, device=like.device)
+        self._inner = like.new_empty(L * R, num_rows, H)  # sigmoid(o) * tanh(c)
+        self._hidden = like.new_empty(L * R, num_rows, P)
+        self._launcher = StepLauncher(self._rows[: L * R], weights.kernels, weights.biases)
         self._use_graphs = use_graphs and like.is_cuda
         self._graphs: dict[tuple[int, int], torch.cuda.CUDAGraph] = {}
 
-    def lengths(self, num_steps: int) -> list[int]:
-        """So many steps as stretches of two lengths, for two graphs do for all; up to a quarter stretch too many."""
-        short = self.most_steps // 4
-        whole, rest = divmod(num_steps, self.most_steps)
-        return [self.most_steps] * whole + [short] * -(-rest // short)
+    def chunk_lengths(self, num_steps: int) -> list[int]:
+        """Splits a number of steps into chunks of only two lengths, so that two graphs are enough.
+
+        The last short chunk is rounded up, by less than a quarter of `max_steps`.
+        """
+        short = self.max_steps // 4
+        num_full, rest = divmod(num_steps, self.max_steps)
+        return [self.max_steps] * num_full + [short] * -(-rest // short)
 
     def start(self) -> None:
-        """All rows are at a sentence's begin."""
+        """Sets all rows to the beginning of a sentence."""
         h = self._weights.h
         self.layers[: len(h), :, 0, :, h.shape[2] :] = h[:, :, None]
 
-    def run(self, steps: int, top: int) -> None:
-        """Layers 1 to `top` of the next so many steps."""
+    def run(self, num_steps: int, top: int) -> None:
+        """Computes layers 1 to `top` of the next chunk."""
         if top == 0:
             return
-        graph = self._graph(steps, top) if self._use_graphs else None
+        graph = self._graph(num_steps, top) if self._use_graphs else None
         if graph is None:
-            self._launch(steps, top)
+            self._launch_chunk(num_steps, top)
         else:
             graph.replay()
 
-    def _graph(self, steps: int, top: int) -> torch.cuda.CUDAGraph | None:
-        if (steps, top) not in self._graphs:
-            carried = self._cells.clone(), self.layers[:, :, 0].clone()  # trying out moves the state
+    def _graph(self, num_steps: int, top: int) -> torch.cuda.CUDAGraph | None:
+        if (num_steps, top) not in self._graphs:
+            saved_state = self._cells.clone(), self.layers[:, :, 0].clone()  # the warm-up runs change the state
             try:
                 with torch.cuda.device(self._rows.device):
-                    self._graphs[steps, top], _ = capture_graph(lambda: self._launch(steps, top))
+                    self._graphs[num_steps, top], _ = capture_graph(lambda: self._launch_chunk(num_steps, top))
             except RuntimeError as error:
-                log.warning("steps could not be recorded as a CUDA graph and are launched one by one: %s", error)
+                log.warning("CUDA graph capture of LSTM steps failed; they are launched one by one: %s", error)
                 self._use_graphs = False
                 return None
             finally:
-                self._cells.copy_(carried[0])
-                self.layers[:, :, 0].copy_(carried[1])
-        return self._graphs[steps, top]
+                self._cells.copy_(saved_state[0])
+                self.layers[:, :, 0].copy_(saved_state[1])
+        return self._graphs[num_steps, top]
 
-    def _launch(self, steps: int, top: int) -> None:
-        _, D, P = self._weights.h.shape
-        for place, these, above in waves(steps, top, D):
-            self._fly(place, these, above)
-        self.layers[:top, :, 0, :, P:] = self.layers[:top, :, steps, :, P:]
+    def _launch_chunk(self, num_steps: int, top: int) -> None:
+        _, R, P = self._weights.h.shape
+        for diagonal, active, above in wavefront(num_steps, top, R):
+            self._launch_diagonal(diagonal, active, above)
+        self.layers[:top, :, 0, :, P:] = self.layers[:top, :, num_steps, :, P:]
 
-    def _fly(self, place: int, these: slice, above: slice) -> None:
-        """One step of each of these."""
+    def _launch_diagonal(self, diagonal: int, active: slice, above: slice) -> None:
+        """One step of each active layer and direction."""
         weights, rows = self._weights, self._rows
-        _, D, P = weights.h.shape
-        cells, inner, hidden = self._cells[these], self._inner[these], self._hidden[these]
-        keep, first_h, first_c = self._keep[these], weights.h.flatten(0, 1)[these], weights.c.flatten(0, 1)[these]
-        self._steps.step(
-            place, cells, cells, inner, None, keep[:, place], first_c, these=these, clip=float(weights.cell_clip or 0.0)
+        _, R, P = weights.h.shape
+        cells, inner, hidden = self._cells[active], self._inner[active], self._hidden[active]
+        keep = self._keep[active]
+        initial_h, initial_c = weights.h.flatten(0, 1)[active], weights.c.flatten(0, 1)[active]
+        cell_clip = float(weights.cell_clip or 0.0)
+        self._launcher.step(
+            diagonal, cells, cells, inner, None, keep[:, diagonal], initial_c, active=active, clip=cell_clip
         )
         if weights.projections is None:
             hidden, clip = inner, 0.0
         else:
-            torch.bmm(inner, weights.projections[these], out=hidden)
+            torch.bmm(inner, weights.projections[active], out=hidden)
             clip = float(weights.proj_clip or 0.0)
-        hand_on(
+        output_forward(
             hidden,
-            rows[above, place + 1, :, :P],
-            rows[these, place + 1, :, P:],
-            keep[:, place + 1],
-            first_h,
+            rows[above, diagonal + 1, :, :P],
+            rows[active, diagonal + 1, :, P:],
+            keep[:, diagonal + 1],
+            initial_h,
             clip=clip,
-            skip=rows[these, place, :, :P] if weights.skip else None,
-            unskipped=max(0, D - these.start),  # what the first layer reads is not added to what it gives
+            skip=rows[active, diagonal, :, :P] if weights.skip else None,
+            num_unskipped=max(0, R - active.start),  # the first layer has no skip connection
         )

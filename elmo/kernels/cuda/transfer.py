@@ -1,4 +1,4 @@
-"""Between the host and a GPU without waiting: through pinned memory, results on a stream of their own.
+"""Asynchronous copies between host and GPU through pinned memory; downloads use a CUDA stream of their own.
 
 On a CPU, where the same code is tested, everything is a plain copy.
 """
@@ -11,22 +11,22 @@ import numpy as np
 import torch
 from torch import Tensor
 
-ALIGNED = 4  # numbers: a kernel is compiled anew for pointers that are no multiple of 16 bytes
+ALIGNMENT = 4  # int32 values: Triton compiles a kernel again for pointers that are not a multiple of 16 bytes
 
 
 def upload(arrays: Sequence[np.ndarray], device: torch.device) -> list[Tensor]:
-    """int32 arrays of one dimension on the device, in one copy. The host does not wait for it."""
+    """One-dimensional int32 arrays as tensors on the device, in one copy that the host does not wait for."""
     sizes = [len(array) for array in arrays]
-    begins = np.cumsum([0, *(-(-size // ALIGNED) * ALIGNED for size in sizes)]).tolist()
+    begins = np.cumsum([0, *(-(-size // ALIGNMENT) * ALIGNMENT for size in sizes)]).tolist()
     packed = torch.empty(begins[-1], dtype=torch.int32, pin_memory=device.type == "cuda")
     for array, begin, size in zip(arrays, begins, sizes, strict=False):
         packed.numpy()[begin : begin + size] = array
-    there = packed.to(device, non_blocking=True)
-    return [there[begin : begin + size] for begin, size in zip(begins, sizes, strict=False)]
+    on_device = packed.to(device, non_blocking=True)
+    return [on_device[begin : begin + size] for begin, size in zip(begins, sizes, strict=False)]
 
 
-class Handover:
-    """A tensor that one stream still computes. `wait` makes it safe to use on the stream of whoever waits."""
+class PendingTensor:
+    """A tensor that one stream still computes. `wait` makes it safe to use on the caller's current stream."""
 
     def __init__(self, tensor: Tensor) -> None:
         self._tensor = tensor
@@ -43,8 +43,8 @@ class Handover:
         return self._tensor
 
 
-class Download:
-    """A tensor on its way to the host. `wait` gives it there; its memory is not used for anything else."""
+class AsyncDownload:
+    """A tensor that is being copied to the host. `wait` blocks until the copy is done and returns the host tensor."""
 
     def __init__(self, tensor: Tensor, stream: torch.cuda.Stream | None) -> None:
         self._done: torch.cuda.Event | None = None
@@ -57,7 +57,7 @@ class Download:
             self._host.copy_(tensor, non_blocking=True)
             self._done = torch.cuda.Event()
             self._done.record(stream)
-        tensor.record_stream(stream)  # its memory is not given away before it is copied
+        tensor.record_stream(stream)  # the allocator reuses the tensor's memory only after the copy
 
     def wait(self) -> Tensor:
         if self._done is not None:

@@ -1,7 +1,8 @@
-"""LSTM layers in flight: while the first reads step t, the second reads step t - 1, and so on, in one launch.
+"""The wavefront schedule of stacked LSTM layers: one launch computes step t of layer 0, step t - 1 of layer 1, ...
 
-What is in flight together stands at the same place of a buffer (L*D, places, ...): step t of layer l at place l + t.
-Shapes: L layers, D directions, T steps.
+All steps of one launch are on the same diagonal: step t of layer l is on diagonal l + t. Buffers are stored by
+diagonal, (LR, diagonals, ...), so that the inputs and outputs of one launch are one slice.
+Shapes: L layers, R directions, LR = L * R, T steps.
 """
 
 from __future__ import annotations
@@ -9,18 +10,21 @@ from __future__ import annotations
 from torch import Tensor
 
 
-def waves(num_steps: int, num_layers: int, num_directions: int) -> list[tuple[int, slice, slice]]:
-    """Each place, which of L*D have a step there, and which of (L + 1)*D are the layers above these."""
-    found = []
-    for place in range(num_steps + num_layers - 1):
-        low, high = max(0, place - num_steps + 1), min(num_layers, place + 1)
-        these, above = (slice((low + up) * num_directions, (high + up) * num_directions) for up in (0, 1))
-        found.append((place, these, above))
-    return found
+def wavefront(num_steps: int, num_layers: int, num_directions: int) -> list[tuple[int, slice, slice]]:
+    """One entry per launch: the diagonal, the slice of LR that has a step on it, and the slice of the layers above.
+
+    The layers above are a slice of (L + 1) * R, because the outputs of the top layer are stored as one more layer.
+    """
+    launches = []
+    for diagonal in range(num_steps + num_layers - 1):
+        low, high = max(0, diagonal - num_steps + 1), min(num_layers, diagonal + 1)
+        active, above = (slice((low + up) * num_directions, (high + up) * num_directions) for up in (0, 1))
+        launches.append((diagonal, active, above))
+    return launches
 
 
-def by_step(flying: Tensor, num_directions: int, num_steps: int) -> Tensor:
-    """A buffer (L*D, places, ...) as (L, D, T, ...)."""
-    layers = flying.unflatten(0, (-1, num_directions))  # (L, D, places, ...)
+def view_by_step(buffer: Tensor, num_directions: int, num_steps: int) -> Tensor:
+    """A view (L, R, T, ...) of a buffer (LR, diagonals, ...)."""
+    layers: Tensor = buffer.unflatten(0, (-1, num_directions))  # (L, R, diagonals, ...)
     strides, shape = layers.stride(), layers.shape
     return layers.as_strided((*shape[:2], num_steps, *shape[3:]), (strides[0] + strides[2], *strides[1:]))

@@ -15,6 +15,7 @@ import logging
 import pickle
 import re
 import shutil
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -99,11 +100,14 @@ def newest_sound(
     return None
 
 
-def prune_checkpoints(folder: Path, keep: int, newest: int) -> None:
-    """Keeps the `keep` checkpoints up to step `newest`, just written; later ones are damaged and were passed over."""
+def prune_checkpoints(folder: Path, keep: int, newest: int, also: Collection[int] = ()) -> None:
+    """Keeps the `keep` checkpoints up to step `newest`, just written, and those of the steps `also`.
+
+    Later ones are damaged and were passed over, or the run went back to before them.
+    """
     found = list_checkpoints(folder)
     current = [path for path in found if step_of(path) <= newest]
-    for path in set(found) - set(current[-keep:]):
+    for path in set(found) - set(current[-keep:]) - {path for path in current if step_of(path) in also}:
         shutil.rmtree(path, ignore_errors=True)
     sweep_leftovers(folder)
 

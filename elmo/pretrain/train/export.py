@@ -25,9 +25,9 @@ from elmo.pretrain.train.best_weights import load_best, stored_weights
 from elmo.pretrain.train.loop import TrainResult
 from elmo.pretrain.train.metrics_log import read_log
 from elmo.pretrain.train.perplexity import DEFINITION, Evaluator
-from elmo.pretrain.train.training_curve import draw_curve
+from elmo.pretrain.train.training_curve import draw_curves
 from elmo.weights.model_parts import ModelParts
-from elmo.weights.published import write_pair
+from elmo.weights.published import write_published
 from elmo.weights.store import save_store
 
 
@@ -71,7 +71,7 @@ def export(
     )
     save_store(out / "model", parts, overwrite=True)
     if model.config.head is None or model.config.head.kind == "softmax":
-        write_pair(out / "published", parts, overwrite=True)
+        write_published(out / "published", parts, overwrite=True)
     _draw(out)
     with atomic_file(out / "report.json") as partial:
         partial.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
@@ -88,12 +88,12 @@ def _draw(out: Path) -> None:
         kind: [(r["step"], r["validation"][kind]["mean"]) for r in records if "validation" in r]
         for kind in ("reset", "carried")
     }
-    lines = [
-        ("exp(training loss)", "#999999", loss),
-        ("held out, reset", "#1f6f8b", held["reset"]),
-        ("held out, carried", "#c8553d", held["carried"]),
-    ]
-    draw_curve(out / "curve.svg", lines, x_label="step", y_label="perplexity")
+    curves = {
+        "exp(training loss)": loss,
+        "held out, reset": held["reset"],
+        "held out, carried": held["carried"],
+    }
+    draw_curves(out / "curve.svg", curves, x_label="step", y_label="perplexity")
 
 
 def _card(config: RunConfig, data: PreparedData, report: dict[str, Any]) -> str:

@@ -4,16 +4,20 @@ Everything a run knows is in its folder:
 
     run/
       config.toml       effective settings
-      metrics.jsonl     one line a step, one a validation
+      metrics.jsonl     one line a step, one a validation, one a return to a checkpoint
       checkpoints/      the newest few, to continue from
       best/             weights of the best validation so far, by step
       bad_steps/        batches whose gradients were not finite
+
+This is one thing in one file, although it is long: a step, a checkpoint, a resume and a rollback touch the same state.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from contextlib import nullcontext
+from copy import deepcopy
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
@@ -37,6 +41,7 @@ from elmo.pretrain.train.optim import load_optimizer
 from elmo.pretrain.train.perplexity import Evaluator
 from elmo.pretrain.train.prefetch import Prefetcher
 from elmo.pretrain.train.signals import StopSignals
+from elmo.pretrain.train.spike_guard import SpikeGuard
 from elmo.pretrain.train.step import StepMetrics, Stepper
 from elmo.pretrain.train.throughput import Meter
 
@@ -83,16 +88,27 @@ def train(
     progress = _Run(stepper, stream, config, folder, identity)
     progress.resume(strict_resume, say)
     chief = distributed.rank() == 0
+    say = say if chief else lambda _: None
     if chief:
         checkpoint.sweep_leftovers(folder / "checkpoints")
         with atomic_file(folder / "config.toml") as partial:
             partial.write_text(to_toml(config), encoding="utf-8")
-    numbers = count(progress.step)
-    with StopSignals() as signals, Prefetcher(stream, lambda b: (b, stepper.feeds(b, next(numbers)))) as batches:
-        if not chief:
-            return progress.go(batches, None, signals, lambda _: None, data)
-        with RunLog(folder / "metrics.jsonl", progress.step, tensorboard=settings.tensorboard) as records:
-            return progress.go(batches, records, signals, say, data)
+    meter = Meter(config, stepper, progress.step, stream.positions_per_epoch)
+    tensorboard = chief and settings.tensorboard
+    metrics = RunLog(folder / "metrics.jsonl", progress.step, tensorboard=tensorboard) if chief else nullcontext()
+    with StopSignals() as signals, metrics as records:
+        while True:
+            with _prefetch(stream, stepper, progress.step) as batches:
+                result = progress.go(batches, records, signals, meter, say, data)
+            if result is not None:
+                return result
+            meter.rewind(progress.roll_back(records, say))
+
+
+def _prefetch(stream: ContinuousStream, stepper: Stepper, step: int) -> Prefetcher[tuple[LMBatch, list[Feed]]]:
+    """Batches from the stream's place on, made ready for the steps from `step` on."""
+    numbers = count(step)
+    return Prefetcher(stream, lambda batch: (batch, stepper.feeds(batch, next(numbers))))
 
 
 class _Run:
@@ -110,17 +126,24 @@ class _Run:
         self.position = stream.state()
         self.saved_step = -1
         self.evaluator = Evaluator(stepper.model, stepper.rows, precision=stepper.dtype)
+        self.spike_guard = SpikeGuard(config.train.spike_threshold)
+        self.beginning: tuple[dict[str, Tensor], dict[str, Any]] | None = None  # to return to before any checkpoint
+        if config.train.spike_threshold is not None:
+            zero = stepper.model.zero_state(config.train.rows)
+            weights = {name: tensor.cpu().clone() for name, tensor in stored_weights(stepper.model).items()}
+            self.beginning = weights, deepcopy(self._training(zero))
 
     def go(
         self,
         batches: Prefetcher[tuple[LMBatch, list[Feed]]],
         records: RunLog | None,
         signals: StopSignals,
+        meter: Meter,
         say: Callable[[str], None],
         data: PreparedData,
-    ) -> TrainResult:
+    ) -> TrainResult | None:
+        """Trains until a limit is met, or until a spike of the loss: None, `roll_back` is next."""
         settings = self.config.train
-        meter = Meter(self.config, self.stepper, self.step, self.stream.positions_per_epoch)
         reason = self._reason(meter, signals)
         while reason is None:
             (batch, feeds), self.position = batches.next()
@@ -129,6 +152,9 @@ class _Run:
             self._guard(metrics, batch)
             if records is not None:
                 records.write(self.step, **vars(metrics))
+            # all processes see the same losses, so all return or none
+            if not metrics.skipped and self.spike_guard.is_spike((metrics.forward + metrics.backward) / 2):
+                return None
             line = meter.line(self.step, metrics)
             if line:
                 say(line)
@@ -158,6 +184,48 @@ class _Run:
                 f"{path} belongs to another run ({changed}).",
                 "Choose another --out, or give the settings it was started with.",
             )
+        self._restore(weights, training)
+        self.saved_step = self.step
+        self.spike_guard.restore(training.get("spike_guard", {"settled": self.step}))
+        self.stepper.lr_factor = self.spike_guard.lr_factor
+        changed = differences(manifest["settings"], _settings(self.config))
+        say(f"continuing from step {self.step:,} ({path.name})" + (f"; changed: {changed}" if changed else ""))
+
+    def roll_back(self, records: RunLog | None, say: Callable[[str], None]) -> int:
+        """Returns to before a spike of the loss, with half the learning rate from there on; gives the steps undone."""
+        guard, spike_step, best = self.spike_guard, self.step, self.best
+        rise = f"the smoothed loss rose from {guard.level:.2f} to {guard.fast:.2f} (step {spike_step:,})"
+        if guard.num_rollbacks >= self.config.train.max_rollbacks:
+            raise ElmoError(
+                f"After {guard.num_rollbacks} returns to a checkpoint, {rise}.",
+                "Start a new run with a lower learning rate, or set train.spike_threshold=off to let it go on.",
+            )
+        record = {"number": guard.num_rollbacks + 1, "from_step": spike_step, "loss": guard.fast, "level": guard.level}
+        step = guard.return_step(spike_step)
+        weights, training = self._before_spike(step)
+        self._restore(weights, training)
+        self.best = best  # its weights are still the best, wherever the run goes from here
+        guard.return_to(self.step, training.get("spike_guard", SpikeGuard(None).state()))
+        self.stepper.lr_factor = guard.lr_factor
+        distributed.wait_for_all()  # nobody reads the checkpoint that is now written again, with the new rate
+        if records is not None:
+            records.rewind(self.step, guard.num_rollbacks - 1)
+            records.write(self.step, rollback={**record, "lr_factor": guard.lr_factor})
+        say(f"{rise}: back to step {self.step:,}, learning rate x {guard.lr_factor:g} from there on")
+        self._save(records)
+        return spike_step - self.step
+
+    def _before_spike(self, step: int) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """Weights and training state of the checkpoint of a step, or of the beginning (step 0)."""
+        if step:
+            try:
+                return checkpoint.load_checkpoint(self.folder / "checkpoints" / f"step-{step:08d}")[:2]
+            except DataError as error:
+                log.warning("%s Returning to the beginning of the run.", error.message)
+        assert self.beginning is not None
+        return deepcopy(self.beginning)
+
+    def _restore(self, weights: dict[str, Tensor], training: dict[str, Any]) -> None:
         self.stepper.model.load_state_dict(weights, strict=False)
         load_optimizer(self.stepper.optimizer, training["optimizer"])
         state = State(training["h"].to(self.stepper.dtype), training["c"])
@@ -166,9 +234,6 @@ class _Run:
         self.position = self.stream.state()
         self.step, self.best, self.since_best = training["step"], training["best"], training["since_best"]
         self.bad_in_a_row = training["bad_in_a_row"]
-        self.saved_step = self.step
-        changed = differences(manifest["settings"], _settings(self.config))
-        say(f"continuing from step {self.step:,} ({path.name})" + (f"; changed: {changed}" if changed else ""))
 
     def _reason(self, meter: Meter, signals: StopSignals) -> str | None:
         """Why to stop now; the same on every process."""
@@ -222,26 +287,34 @@ class _Run:
         )
 
     def _save(self, records: RunLog | None) -> None:
-        state = distributed.all_rows(self.stepper.state)
+        state, settings = distributed.all_rows(self.stepper.state), self.config.train
+        if _due(self.step, settings.checkpoint_every, False):  # a call that ends elsewhere must not change a rollback
+            self.spike_guard.checkpointed(self.step)
         if records is not None:
             records.flush()
-            training = {
-                "step": self.step,
-                "optimizer": self.stepper.optimizer.state_dict(),
-                "h": state.h.cpu(),
-                "c": state.c.cpu(),
-                "position": self.position,
-                "best": self.best,
-                "since_best": self.since_best,
-                "bad_in_a_row": self.bad_in_a_row,
-            }
+            training = self._training(state)
             about = {"identity": self.identity, "settings": _settings(self.config)}
             checkpoints = self.folder / "checkpoints"
             checkpoint.save_checkpoint(checkpoints, self.step, stored_weights(self.stepper.model), training, about)
-            checkpoint.prune_checkpoints(checkpoints, self.config.train.keep, self.step)
+            also = {self.spike_guard.recent, self.spike_guard.settled} - {0}
+            checkpoint.prune_checkpoints(checkpoints, settings.keep, self.step, also)
             prune_best(self.folder, self.best)
         distributed.wait_for_all()
         self.saved_step = self.step
+
+    def _training(self, state: State) -> dict[str, Any]:
+        """What a checkpoint holds besides the weights; `state` is of all processes' rows."""
+        return {
+            "step": self.step,
+            "optimizer": self.stepper.optimizer.state_dict(),
+            "h": state.h.cpu(),
+            "c": state.c.cpu(),
+            "position": self.position,
+            "best": self.best,
+            "since_best": self.since_best,
+            "bad_in_a_row": self.bad_in_a_row,
+            "spike_guard": self.spike_guard.state(),
+        }
 
 
 def differences(old: dict[str, Any], new: dict[str, Any], name: str = "") -> str:

@@ -9,26 +9,31 @@ import torch
 from torch import Tensor, nn
 
 from elmo.pretrain.config import OptimConfig
+from elmo.pretrain.train.muon import Muon, matrix_parameters
 
 
 def make_optimizer(model: nn.Module, config: OptimConfig) -> torch.optim.Optimizer:
-    """Adagrad as the reference runs it (sums start at 1, no epsilon), or AdamW with decay on matrices alone."""
+    """Adagrad as the reference runs it (sums start at 1, no epsilon), AdamW with decay on matrices alone, or Muon."""
     parameters = [p for p in model.parameters() if p.requires_grad]
     if config.name == "adagrad":
         return torch.optim.Adagrad(parameters, lr=config.lr, initial_accumulator_value=1.0, eps=0.0)
-    groups = [
-        {"params": [p for p in parameters if p.dim() > 1], "weight_decay": config.weight_decay},
-        {"params": [p for p in parameters if p.dim() <= 1], "weight_decay": 0.0},
-    ]
-    fused = all(p.is_cuda for p in parameters)
-    return torch.optim.AdamW(groups, lr=config.lr, betas=(config.beta1, config.beta2), eps=1e-8, fused=fused)
+    if config.name == "adamw":
+        return _adamw(parameters, config, fused=all(p.is_cuda for p in parameters))
+    matrices = matrix_parameters(model)
+    return Muon(
+        matrices,
+        _adamw([p for p in parameters if p not in matrices], config, fused=True),
+        lr=config.lr,
+        momentum=config.momentum,
+        lr_ratio=config.matrix_lr_ratio,
+        weight_decay=config.weight_decay,
+    )
 
 
 def load_optimizer(optimizer: torch.optim.Optimizer, state: dict[str, Any]) -> None:
-    """Takes over saved sums. Whether kernels are fused is the device's affair, not the saved run's."""
+    """Takes over saved sums. Settings such as weight decay, and whether kernels are fused, are this run's own."""
     for mine, saved in zip(optimizer.param_groups, state["param_groups"], strict=True):
-        if "fused" in mine:
-            saved["fused"] = mine["fused"]
+        saved |= {key: value for key, value in mine.items() if key != "params"}
     optimizer.load_state_dict(state)
 
 
@@ -62,3 +67,11 @@ def clip_gradients(parameters: list[nn.Parameter], clip_norm: float) -> Tensor:
     for gradient in (g for g in grads if g.is_sparse):
         gradient.mul_(scale)
     return norm
+
+
+def _adamw(parameters: list[nn.Parameter], config: OptimConfig, *, fused: bool) -> torch.optim.AdamW:
+    groups = [
+        {"params": [p for p in parameters if p.dim() > 1], "weight_decay": config.weight_decay},
+        {"params": [p for p in parameters if p.dim() <= 1], "weight_decay": 0.0},
+    ]
+    return torch.optim.AdamW(groups, lr=config.lr, betas=(config.beta1, config.beta2), eps=1e-8, fused=fused)

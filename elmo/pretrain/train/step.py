@@ -57,10 +57,11 @@ class Stepper:
         if self.sparse:
             torch.sparse.check_sparse_tensor_invariants.disable()  # torch warns until someone decides
         self.state = self.fresh_state()
+        self.lr_factor = 1.0  # of the schedule's rate; see `spike_guard`
         self._feeder = Feeder(
             len(rows), len(model.stacks), resets=config.train.reset > 0, even=self.device.type == "cuda"
         )
-        fused = self.device.type == "cuda" and config.optim.name == "adamw"  # see `make_optimizer`
+        fused = self.device.type == "cuda" and config.optim.name in ("adamw", "muon")  # see `make_optimizer`
         self._pinned = torch.empty(1 + len(model.stacks), pin_memory=True) if fused else None
         self._graphs = Graphs(self.gradients, self.parameters) if self._can_record() else None
 
@@ -103,7 +104,7 @@ class Stepper:
     def update(self, feeds: list[Feed], number: int) -> StepMetrics:
         """The update of step `number`, of a batch that `feeds` made ready."""
         train, optim = self.config.train, self.config.optim
-        rate = learning_rate(optim, number, train.max_steps)
+        rate = self.lr_factor * learning_rate(optim, number, train.max_steps)
         set_learning_rate(self.optimizer, rate)
         seed = step_seed(train.seed, number, "dropout", rank())
         if self._graphs is not None:

@@ -61,6 +61,11 @@ class Meter:
         self._paused += spent
         self._last += spent
 
+    def rewind(self, num_steps: int) -> None:
+        """The run went back so many steps; they still count as training."""
+        self._first -= num_steps
+        self._last_step -= num_steps
+
     def line(self, step: int, metrics: StepMetrics) -> str | None:
         """Step, epoch, losses, rate, gradient norm, tokens/s, share of peak, time left; None when said just before."""
         now, settings = time.monotonic(), self._config.train

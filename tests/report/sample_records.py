@@ -1,4 +1,4 @@
-"""Records made by hand, as `elmo task train`, `elmo probe`, `elmo pretrain` and `elmo demo` leave them."""
+"""Hand-made records in the form that `elmo task train`, `elmo probe`, `elmo pretrain` and `elmo demo` write."""
 
 from __future__ import annotations
 
@@ -186,7 +186,7 @@ def full_set() -> list[dict[str, Any]]:
 
 
 def write_all(folder: Path) -> Path:
-    """Every kind of record in files below a folder, as commands would leave them."""
+    """Writes every kind of record into files below a folder, with the names that commands use."""
     files: dict[str, Any] = {record["path"]: record for record in full_set()}
     files |= {f"{kind}.json": probe_record(kind) for kind in ("pos", "ner", "wic", "similarity")}
     files["wsd.json"] = probe_record("wsd", low=67.0, high=69.0)

@@ -1,0 +1,97 @@
+"""Options that several verbs share, and the parsers that turn their values into settings."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from elmo.errors import ConfigError
+
+TASK_NAMES = "squad, snli, srl, coref, ner, sst"
+
+TaskName = Annotated[str, typer.Argument(help=f"Task: {TASK_NAMES}.")]
+TrainFile = Annotated[
+    Path | None, typer.Option(help="Training examples in the format of the task (.gz .bz2 .xz .zst too).")
+]
+DevFile = Annotated[
+    Path | None, typer.Option(help="Development examples in the format of the task (.gz .bz2 .xz .zst too).")
+]
+ConfigFile = Annotated[Path | None, typer.Option(help="TOML file with settings; flags override it.")]
+Assignments = Annotated[
+    list[str] | None, typer.Option("--set", help="Any other setting as section.key=value; may be repeated.")
+]
+Device = Annotated[str | None, typer.Option(help="Device: auto, cpu, cuda.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
+Tokenize = Annotated[
+    str | None, typer.Option(help="Tokenizer for raw text. Default: the text has one tokenised sentence per line.")
+]
+StopAfter = Annotated[str | None, typer.Option(help="Stop after this time and save a checkpoint: 90s, 30m, 2h.")]
+Rows = Annotated[int | None, typer.Option(help="Number of rows of continuous text per update.")]
+Seed = Annotated[int | None, typer.Option(help="Seed of all random numbers.")]
+Workers = Annotated[int | None, typer.Option(help="Number of processes that prepare the text. Default: one per core.")]
+
+
+def parse_duration(text: str) -> float:
+    """Seconds of a duration such as 90s, 30m, 2h or 1d; a number without a unit is in seconds."""
+    units = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+    number, unit = (text[:-1], units[text[-1]]) if text[-1:] in units else (text, 1)
+    try:
+        value = float(number) * unit
+    except ValueError:
+        value = -1
+    if not value > 0:
+        raise ConfigError(f"{text!r} is not a duration.", "Write for example 90s, 30m or 2h.")
+    return value
+
+
+def heldout_settings(heldout: str | None) -> dict[str, Any]:
+    """Data settings of --heldout: a share of the text if it is a number, otherwise files separated by commas."""
+    if heldout is None:
+        return {}
+    try:
+        return {"heldout": float(heldout)}
+    except ValueError:
+        return {"heldout_files": heldout.split(",")}
+
+
+def parse_assignment(text: str) -> dict[str, Any]:
+    """The nested settings of section.key=value; a value that is not valid TOML is taken as a string."""
+    if sys.version_info >= (3, 11):
+        import tomllib
+    else:
+        import tomli as tomllib
+
+    key, equals, value = text.partition("=")
+    if not equals or not key:
+        raise ConfigError(f"--set {text!r}: expected section.key=value.", "For example: --set train.steps=40")
+    try:
+        parsed = tomllib.loads(f"value = {value}")["value"]
+    except tomllib.TOMLDecodeError:
+        parsed = value
+    for part in reversed(key.strip().split(".")):
+        parsed = {part: parsed}
+    return dict(parsed)
+
+
+def drop_unset(**values: Any) -> dict[str, Any]:
+    """The settings without None values and empty tables, at every level."""
+    settings = {}
+    for key, value in values.items():
+        value = drop_unset(**value) if isinstance(value, dict) else value
+        if value is not None and value != {}:
+            settings[key] = value
+    return settings
+
+
+def print_status(line: str) -> None:
+    """Prints a status line to stderr, if there is one: a process may be started with stderr closed."""
+    if sys.stderr is not None:
+        print(line, file=sys.stderr, flush=True)
+
+
+def optional_str(value: Path | None) -> str | None:
+    """The path as text, or None."""
+    return None if value is None else str(value)

@@ -1,0 +1,37 @@
+"""All tables and curves of the paper that the records allow, computed once for the findings and the sections."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from elmo.report import layer_tables, table1
+from elmo.report.collect import RecordFile, Records
+from elmo.report.layer_tables import LAYERS, PLACES, make_rows
+from elmo.report.mix_weights import MixRow, mix_rows
+from elmo.report.sample_efficiency import Efficiency, sample_efficiency
+
+
+@dataclass(frozen=True, kw_only=True)
+class Results:
+    """The results by table and figure."""
+
+    tasks: Sequence[table1.Row]
+    layers: Sequence[layer_tables.Row]
+    places: Sequence[layer_tables.Row]
+    efficiency: Sequence[Efficiency]  # of tasks with two or more shares of the training data
+    updates: Sequence[Efficiency]  # of tasks with one share too
+    mixes: Sequence[MixRow]
+    probes: Sequence[RecordFile]
+
+
+def compute_results(records: Records) -> Results:
+    return Results(
+        tasks=table1.make_table(records.tasks),
+        layers=make_rows(LAYERS, records.tasks),
+        places=make_rows(PLACES, records.tasks),
+        efficiency=sample_efficiency(records.tasks),
+        updates=sample_efficiency(records.tasks, least_shares=1),
+        mixes=mix_rows(records.tasks),
+        probes=records.probes,
+    )
