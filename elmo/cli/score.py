@@ -23,7 +23,7 @@ def run(
     tokenizer: Annotated[str, typer.Option(help="Tokenizer: default, whitespace, spacy:LANG, moses:LANG.")] = "default",
     tokens: Annotated[bool, typer.Option("--tokens", help="Print the log-probabilities of every word.")] = False,
     substitutes: Annotated[
-        int, typer.Option(min=0, help="Number of most likely words to print for each position.")
+        int, typer.Option(min=0, help="Number of words to print that fit best at each position, best first.")
     ] = 0,
     state: Annotated[str, typer.Option(help="LSTM state at the start of a sentence: reset, warm or carry.")] = "reset",
     device: Annotated[str, typer.Option(help="Device: auto, cpu, cuda, mps.")] = "auto",
