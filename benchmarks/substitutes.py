@@ -27,17 +27,19 @@ from elmo.embed.layer_choice import choose_layers
 from elmo.embed.lm import LanguageModel
 from elmo.text.lines import read_lines
 
-FUNCTION_WORDS = frozenset(
+FUNCTION_WORDS = (
     "a an the this that these those some any no every each all both either neither such what which whose who whom i me "
     "my mine myself you your yours yourself he him his himself she her hers herself it its itself we us our ours they "
     "them their theirs themselves one ones something anything nothing someone anyone everyone about above across after "
     "against along among around as at before behind below beneath beside between beyond by despite down during except "
-    "for from in inside into like near of off on onto out outside over past per since through throughout till to toward "
-    "towards under until up upon via with within without and but or nor so yet if because although though while "
+    "for from in inside into like near of off on onto out outside over past per since through throughout till to "
+    "toward towards under until up upon via with within without and but or nor so yet if because although though while "
     "whereas unless than whether when where why how be am is are was were been being have has had having do does did "
     "doing done can could may might must shall should will would not n't 's 't 're 've 'll 'd 'm there here then also "
-    "too very just only even again more most much many few less least other another same own".split()
+    "too very just only even again more most much many few less least other another same own"
 )
+
+_FUNCTION_WORD_SET = frozenset(FUNCTION_WORDS.split())
 
 
 def main() -> None:
@@ -94,7 +96,7 @@ def main() -> None:
 
 def is_content(word: str) -> bool:
     """Whether a word is neither a function word nor punctuation or a number."""
-    return word.lower() not in FUNCTION_WORDS and any(char.isalpha() for char in word)
+    return word.lower() not in _FUNCTION_WORD_SET and any(char.isalpha() for char in word)
 
 
 if __name__ == "__main__":

@@ -54,7 +54,7 @@ def test_a_sentence_is_more_likely_than_its_words_reversed(embedder):
 
 
 def test_a_function_word_is_not_the_best_substitute_of_a_noun(embedder):
-    tokens = "The bank raised its interest rates .".split()
+    tokens = ["The", "bank", "raised", "its", "interest", "rates", "."]
     (substitutes,) = LanguageModel(embedder).substitutes(tokens, 1, k=5)
     assert substitutes[0].word == "company"
     assert not {"and", '"', ",", "of"} & {s.word for s in substitutes}

@@ -178,7 +178,7 @@ def _without_state(embedder: Embedder) -> Embedder:
     return Embedder(
         embedder.model,
         embedder.indexer,
-        tokenizer_name="whitespace",
+        tokenizer="whitespace",
         device=str(embedder.device),
         dtype=embedder.dtype,
         vocab=embedder.vocab,

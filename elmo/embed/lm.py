@@ -155,7 +155,7 @@ class LanguageModel:
         """
         if not isinstance(k, int) or k < 1:
             raise ConfigError(f"k is {k!r}; expected a whole number of at least 1.")
-        inputs = normalize_input([text] if not isinstance(text, str) else text, self.embedder.tokenize)
+        inputs = normalize_input(text if isinstance(text, str) else [text], self.embedder.tokenize)
         (tokens,) = inputs.sentences
         if position is not None and not 0 <= position < len(tokens):
             raise ConfigError(f"position is {position}; the sentence has words 0 to {len(tokens) - 1}.")

@@ -65,7 +65,14 @@ def export(
         config=model.config,
         tensors={name: tensor.cpu() for name, tensor in stored_weights(model).items()},
         vocab=tuple(data.vocab.words),
-        about={"format": "elmo", "trained": True, "step": result.step, "text": data.fingerprint, **about},
+        about={
+            "format": "elmo",
+            "trained": True,
+            "step": result.step,
+            "text": data.fingerprint,
+            **about,
+            **({} if config.data.reading.tokenize is None else {"tokenizer": config.data.reading.tokenize}),
+        },
         card=_card(config, data, report),
     )
     save_store(out / "model", parts, overwrite=True)
