@@ -59,7 +59,7 @@ def run(
     """
     from elmo.pretrain.data.corpus import Reading
     from elmo.pretrain.data.preflight import first_look, preflight
-    from elmo.pretrain.data.shards import PrepareConfig, prepare
+    from elmo.pretrain.data.prepare import PrepareConfig, prepare
     from elmo.pretrain.data.vocabulary import read_vocabulary
 
     reading = Reading(tokenize=tokenize, specials=specials, errors=errors)

@@ -14,7 +14,7 @@ from elmo.files import COMPRESSED
 from elmo.model.config import num_parameters
 from elmo.pretrain.config import RunConfig
 from elmo.pretrain.data.corpus import find_sources, read_sentences
-from elmo.pretrain.data.shards import PrepareConfig
+from elmo.pretrain.data.prepare import PrepareConfig
 from elmo.pretrain.data.vocabulary import read_vocabulary
 from elmo.pretrain.job import choose_device, model_for_size
 from elmo.pretrain.train.throughput import clock, flops_per_token

@@ -9,8 +9,8 @@ from typing import Any
 
 from elmo.model.bilm import BiLM
 from elmo.pretrain.data.corpus import Reading, find_sources
+from elmo.pretrain.data.prepare import PrepareConfig, prepare
 from elmo.pretrain.data.prepared import PreparedData
-from elmo.pretrain.data.shards import PrepareConfig, prepare
 from elmo.pretrain.train.perplexity import DEFINITION, Evaluator
 from elmo.pretrain.train.type_inputs import input_rows
 from elmo.weights.word_list import write_words

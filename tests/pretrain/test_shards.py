@@ -21,8 +21,8 @@ from hypothesis import strategies as st
 
 from elmo.errors import ConfigError, DataError, OutputError
 from elmo.pretrain.data.corpus import Reading
+from elmo.pretrain.data.prepare import PrepareConfig, prepare
 from elmo.pretrain.data.prepared import PreparedData, Split, open_prepared
-from elmo.pretrain.data.shards import PrepareConfig, prepare
 from elmo.pretrain.data.stateless_random import key_of, shuffled
 from elmo.pretrain.data.type_table import char_rows
 from elmo.text.chars import BEGIN_SENTENCE, END_SENTENCE, boundary_row, encode_token

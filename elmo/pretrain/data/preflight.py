@@ -18,8 +18,8 @@ import numpy as np
 from elmo.errors import DataError
 from elmo.pretrain.data.corpus import PIECE_BYTES, Piece, Reading, Source, find_sources, pieces
 from elmo.pretrain.data.parallel import map_in_order
-from elmo.pretrain.data.shards import PrepareConfig
-from elmo.pretrain.data.tally import PieceFacts, tally_job
+from elmo.pretrain.data.prepare import PrepareConfig
+from elmo.pretrain.data.tokenized_job import PieceFacts, tally_job
 from elmo.pretrain.data.vocabulary import WordCounts, choose_words, order_score, read_vocabulary
 from elmo.text.vocab import BOS, EOS, UNK, Vocabulary
 

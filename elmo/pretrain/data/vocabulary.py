@@ -19,7 +19,7 @@ import numpy as np
 from elmo.errors import ConfigError, DataError
 from elmo.pretrain.data.corpus import Reading, find_sources, pieces
 from elmo.pretrain.data.parallel import map_in_order
-from elmo.pretrain.data.tally import tally_job
+from elmo.pretrain.data.tokenized_job import tally_job
 from elmo.text.vocab import BOS, EOS, UNK, Vocabulary
 
 log = logging.getLogger(__name__)

@@ -30,7 +30,7 @@ from elmo.pretrain.data.parallel import map_in_order
 from elmo.pretrain.data.prepared import FORMAT, MANIFEST, VERSION, PreparedData, open_prepared
 from elmo.pretrain.data.reuse import describe, mtime, reuse
 from elmo.pretrain.data.stateless_random import key_of, lots, share_limit
-from elmo.pretrain.data.tally import PieceFacts, load_hashes, load_tally, save_tally, tally_job
+from elmo.pretrain.data.tokenized_job import PieceFacts, load_hashes, load_tally, save_tally, tally_job
 from elmo.pretrain.data.type_table import write_types
 from elmo.pretrain.data.vocabulary import MAX_TYPES, WordCounts, choose_words, order_score, read_vocabulary
 from elmo.progress import Progress
