@@ -14,7 +14,7 @@ from typing import Any
 
 from elmo.errors import ConfigError, DataError
 from elmo.model.config import PRESETS, BiLMConfig, from_dict
-from elmo.pretrain.data.prepare import PrepareConfig
+from elmo.pretrain.data.prepare_config import PrepareConfig
 from elmo.settings import merge
 
 if sys.version_info >= (3, 11):

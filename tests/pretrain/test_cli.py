@@ -69,7 +69,7 @@ def test_dry_run_says_what_it_takes_and_writes_nothing(
 ) -> None:
     done = elmo_inside(capsys, *words_of(text, tmp_path / "run", "--dry-run"))
     assert done.returncode == 0, done.stderr
-    for word in ("tokens an epoch", "about 63 words", "parameters", "memory", "tokens/s", "GB free", "40 steps"):
+    for word in ("tokens per epoch", "about 63 words", "parameters", "memory", "tokens/s", "GB free", "40 steps"):
         assert word in done.stdout, done.stdout
     assert not (tmp_path / "run").exists()
 

@@ -16,7 +16,7 @@ from elmo.embed.lm import LanguageModel
 from elmo.errors import ConfigError
 from elmo.model.head import SoftmaxHead
 from elmo.pretrain.config import RunConfig
-from elmo.pretrain.finetune import adapted_model, adapted_vocabulary, finetune
+from elmo.pretrain.finetune import adapt_model, adapt_vocabulary, finetune
 from elmo.pretrain.job import pretrain
 from elmo.text.vocab import Vocabulary
 from elmo.weights.convert import drop_head
@@ -53,7 +53,7 @@ def domain_run(place: Path, **train) -> RunConfig:
 
 def test_vocabulary_keeps_old_words_adds_frequent_new_ones_and_follows_the_domain(place: Path) -> None:
     parts = read_store(place / "run" / "model")
-    vocab, coverage = adapted_vocabulary(parts, domain_run(place), 100, 5, 1)
+    vocab, coverage = adapt_vocabulary(parts, domain_run(place), 100, 5, 1)
     assert vocab[:3] == ["<S>", "</S>", "<UNK>"]
     assert set(parts.vocab) <= set(vocab)
     assert {f"v{k}" for k in range(6)} <= set(vocab)
@@ -68,7 +68,7 @@ def test_known_rows_are_kept_and_new_ones_lie_among_them(place: Path) -> None:
     parts = read_store(place / "run" / "model")
     source = build(parts)
     vocab = [*parts.vocab[:3], "w7x", *parts.vocab[3:]]
-    model = adapted_model(parts, vocab)
+    model = adapt_model(parts, vocab)
     assert isinstance(model.head, SoftmaxHead)
     assert isinstance(source.head, SoftmaxHead)
     old = Vocabulary(parts.vocab)

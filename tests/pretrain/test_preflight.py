@@ -41,14 +41,14 @@ def test_empty_files_bad_bytes_damage_and_special_words_are_errors(tmp_path):
     (tmp_path / "6.txt.gz").write_bytes(gzip.compress(GOOD.encode())[:-9])
     errors = preflight([tmp_path / "*"]).errors
     assert len(errors) == 5
-    assert errors[0].endswith("2.txt holds no sentence.")
-    assert errors[1].endswith("3.txt holds no sentence.")
+    assert errors[0].endswith("2.txt contains no sentence.")
+    assert errors[1].endswith("3.txt contains no sentence.")
     assert "4.txt:2: byte 7 (0xef)" in errors[2]
     assert "5.txt:1: the word <S>" in errors[3]
     assert "6.txt.gz: cannot be read past byte" in errors[4]
     skipping = preflight([tmp_path / "*"], Reading(errors="skip"))
     assert skipping.errors == ()
-    assert sum(warning.startswith("left out: ") for warning in skipping.warnings) == 5
+    assert sum(warning.startswith("skipped: ") for warning in skipping.warnings) == 5
 
 
 def test_blank_lines_are_counted(tmp_path):
@@ -71,18 +71,18 @@ def test_words_cut_at_the_width_are_counted_by_bytes(tmp_path):
     ("text", "tokenize", "warning"),
     [
         ("the cat sat on the mat , and it slept .\n" * 30, None, "No word has a capital letter"),
-        ("The cat sat, then It slept. Why? No.\n" * 30, None, "looks untokenised; give --tokenize default"),
+        ("The cat sat, then It slept. Why? No.\n" * 30, None, "looks untokenised; use --tokenize default"),
         ("The end\ufffd is near .\n" * 30, None, "30 characters are U+FFFD"),
         (
             "The cat sat on the mat and then it soon went\nout of the house to look for some mice and\n" * 9,
             "default",
             "one line",
         ),
-        ("The cat " * 400 + "\n", None, "Sentences hold hundreds of words"),
+        ("The cat " * 400 + "\n", None, "Sentences have hundreds of words"),
         (
             "天地玄黄宇宙洪荒日月盈昃辰宿列张 寒来暑往秋收冬藏闰余成岁律吕调阳\n" * 30,
             None,
-            "must be cut into words first",
+            "into words first",
         ),
     ],
 )

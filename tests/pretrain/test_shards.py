@@ -21,9 +21,10 @@ from hypothesis import strategies as st
 
 from elmo.errors import ConfigError, DataError, OutputError
 from elmo.pretrain.data.corpus import Reading
-from elmo.pretrain.data.prepare import PrepareConfig, prepare
+from elmo.pretrain.data.prepare import prepare
+from elmo.pretrain.data.prepare_config import PrepareConfig
 from elmo.pretrain.data.prepared import PreparedData, Split, open_prepared
-from elmo.pretrain.data.stateless_random import key_of, shuffled
+from elmo.pretrain.data.stateless_random import derive_key, permutation
 from elmo.pretrain.data.type_table import char_rows
 from elmo.text.chars import BEGIN_SENTENCE, END_SENTENCE, boundary_row, encode_token
 
@@ -165,7 +166,7 @@ def test_other_text_or_options_are_refused_with_the_difference(tmp_path):
     make(tmp_path, MANY)
     with pytest.raises(OutputError, match=r"max_chars: 50 then, 60 now\n  min_count: 1 then, 3 now"):
         make(tmp_path, MANY, max_chars=60, min_count=3)
-    with pytest.raises(OutputError, match=r"text\.txt: not the text that was prepared"):
+    with pytest.raises(OutputError, match=r"text\.txt: differs from the text that was prepared"):
         make(tmp_path, MANY.replace("7", "8"))
     (tmp_path / "mine").mkdir()
     with pytest.raises(OutputError, match="is not prepared text"):
@@ -201,8 +202,8 @@ def test_bad_files_are_named_and_nothing_is_left(tmp_path):
     bad = {
         "latin.txt": (b"fine\ncaf\xe9 x\n", r"latin\.txt:2: byte 8 \(0xe9\)"),
         "cut.txt.gz": (gzip.compress(MANY.encode())[:-30], r"cut\.txt\.gz: cannot be read past byte"),
-        "empty.txt": (b"", r"empty\.txt holds no sentence"),
-        "blank.txt": (b"\n\n \n", r"blank\.txt holds no sentence"),
+        "empty.txt": (b"", r"empty\.txt contains no sentence"),
+        "blank.txt": (b"\n\n \n", r"blank\.txt contains no sentence"),
         "special.txt": (b"a b\na <UNK>\n", r"special\.txt:2: the word <UNK>"),
     }
     for name, (content, message) in bad.items():
@@ -302,7 +303,7 @@ def test_a_manifest_of_another_kind_is_refused(tmp_path):
         open_prepared(folder)
 
 
-# ---- lots and the command ------------------------------------------------------------------------------------------
+# ---- random numbers and the command --------------------------------------------------------------------------------
 
 
 def test_shuffling_is_plain_arithmetic():
@@ -312,10 +313,10 @@ def test_shuffling_is_plain_arithmetic():
         return value ^ value >> 31
 
     key = mixed((mixed((1 + 0x9E3779B97F4A7C15) % 2**64) + 2 + 0x9E3779B97F4A7C15) % 2**64)
-    assert key_of(1, 2) == key
-    assert shuffled(100, key).tolist() == sorted(range(100), key=lambda i: mixed(i ^ key))
-    assert sorted(shuffled(1000, 7)) == list(range(1000))
-    assert key_of(1, 2) != key_of(2, 1) != key_of(1)
+    assert derive_key(1, 2) == key
+    assert permutation(100, key).tolist() == sorted(range(100), key=lambda i: mixed(i ^ key))
+    assert sorted(permutation(1000, 7)) == list(range(1000))
+    assert derive_key(1, 2) != derive_key(2, 1) != derive_key(1)
 
 
 def elmo(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:

@@ -14,7 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from elmo.errors import ConfigError, DataError
-from elmo.pretrain.data.prepare import PrepareConfig, prepare
+from elmo.pretrain.data.prepare import prepare
+from elmo.pretrain.data.prepare_config import PrepareConfig
 from elmo.pretrain.data.prepared import PreparedData
 from elmo.pretrain.data.stream import ContinuousStream, LMBatch, sentence_batches
 

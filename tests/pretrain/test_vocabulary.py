@@ -81,12 +81,12 @@ def test_numbers_of_words_never_change(parts):
 def test_too_many_words_forget_the_rarest_and_keep_the_given():
     counts = WordCounts(["<S>", "kept"], max_types=50)
     add(counts, ["often"] * 9 + [f"w{i}" for i in range(200)])
-    assert counts.num_forgotten == counts.num_forgotten_tokens == 200
+    assert counts.num_evicted == counts.num_evicted_tokens == 200
     assert len(counts) == 3
     assert counts.count("often") == 9
     assert counts.count("w7") == 0
     new = int(add(counts, ["w7"])[0])
-    assert new == counts.num_numbers - 1 == 203, "a word that returns gets a new number"
+    assert new == counts.num_ids - 1 == 203, "a word that returns gets a new number"
     assert int(add(counts, ["kept"])[0]) == 1
 
 
@@ -119,7 +119,7 @@ def test_an_unsorted_vocabulary_is_refused_for_the_sampled_softmax():
         ("<S>\n</S>\nthe\na\n", "<UNK> missing"),
         ("<S>\n</S>\n<UNK>\nthe\nthe\n", "lines 4 and 5"),
         ("<S>\n</S>\n<UNK>\nthe\n\na\n", ":5: a blank line"),
-        ("<S>\n</S>\n<UNK>\nthe\nof 12\n", ":5: 'of 12' holds a space"),
+        ("<S>\n</S>\n<UNK>\nthe\nof 12\n", ":5: 'of 12' contains a space"),
         ("<S>\n</S>\n<UNK>\n", "only 3 lines"),
         ("", "missing"),
     ],

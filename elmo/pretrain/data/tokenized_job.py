@@ -1,7 +1,8 @@
-"""One job of text into its distinct words and their numbers: what a worker does to a piece of the corpus.
+"""Tokenizes one job of text into ids of its own words, and stores the result on disk.
 
-Stands between `corpus` and both `vocabulary` (which adds up the counts) and `shards` (which turns a job's own word
-numbers into the corpus' type ids). Nothing is read twice: what was tokenised is kept on disk as numbers.
+This is what a worker does with the chunks of `corpus`. `vocabulary` adds up the word counts of all jobs; `splits` and
+`shards` turn the word ids of each job into the type ids of the corpus. The text is read and tokenised only once,
+because the tokenised jobs are stored as arrays until the whole corpus has been read.
 """
 
 from __future__ import annotations
@@ -16,12 +17,12 @@ from pathlib import Path
 import numpy as np
 
 from elmo.errors import DataError
-from elmo.pretrain.data.corpus import Piece, Reading, find_special, read_piece, sentence_cutter
+from elmo.pretrain.data.corpus import Chunk, Reading, find_special_token, read_chunk, sentence_splitter
 
 
 @dataclass(frozen=True, kw_only=True)
-class PieceFacts:
-    """What one piece held."""
+class ChunkStats:
+    """Counts of what one chunk contains."""
 
     source: int
     num_bytes: int
@@ -31,83 +32,96 @@ class PieceFacts:
     num_tokens: int = 0
     longest_line: int = 0  # characters
     num_wrapped: int = 0  # long lines that end in the middle of a sentence
-    num_replaced: int = 0  # characters that were not UTF-8
-    error: DataError | None = None  # nothing of the piece was used
+    num_replaced: int = 0  # characters that were not valid UTF-8
+    error: DataError | None = None  # if set, no text of the chunk is used
 
 
 @dataclass(frozen=True)
-class Tally:
-    """A job's sentences: flat numbers into its own `words`, and where they begin."""
+class TokenizedJob:
+    """The sentences of a job as one flat array of ids into `words`, the job's own distinct words."""
 
     words: list[str]
     ids: np.ndarray  # (tokens,) int32
-    lengths: np.ndarray  # (sentences,) int32
-    hashes: np.ndarray  # (sentences,) uint64, equal for equal sentences; empty unless asked for
-    facts: list[PieceFacts]  # one a piece, in the order of the sentences
+    lengths: np.ndarray  # (sentences,) int32, tokens per sentence
+    hashes: np.ndarray  # (sentences,) uint64, equal for equal sentences; empty unless `with_hashes`
+    stats: list[ChunkStats]  # one per chunk, in the order of the sentences
 
 
-def tally_job(job: Sequence[Piece], reading: Reading, *, hashed: bool = False) -> Tally:
-    """Reads and cuts the pieces of a job; a piece that cannot be used gives its error in its facts."""
-    cut = sentence_cutter(reading)
-    numbers: defaultdict[str, int] = defaultdict()
-    numbers.default_factory = numbers.__len__  # a new word gets the next number
-    parts: list[np.ndarray] = []
+@dataclass(frozen=True)
+class StoredJob:
+    """A tokenised job on disk, with the number of sentences that it has from each source, in order."""
+
+    path: Path
+    spans: tuple[tuple[int, int], ...]  # (source, sentences)
+
+    def sentence_sources(self) -> np.ndarray:
+        """The index of the source of each sentence, (sentences,)."""
+        sources, counts = np.array(self.spans, dtype=np.int64).reshape(-1, 2).T
+        return np.repeat(sources, counts)
+
+
+def tokenize_job(job: Sequence[Chunk], reading: Reading, *, with_hashes: bool = False) -> TokenizedJob:
+    """Reads and tokenises the chunks of a job; the stats of a chunk that cannot be used hold its error."""
+    split = sentence_splitter(reading)
+    word_ids: defaultdict[str, int] = defaultdict()
+    word_ids.default_factory = word_ids.__len__  # a new word gets the next id
+    ids: list[np.ndarray] = []
     lengths: list[int] = []
     hashes: list[bytes] = []
-    facts: list[PieceFacts] = []
-    for piece in job:
-        size = piece.end - piece.start
+    stats: list[ChunkStats] = []
+    for chunk in job:
+        num_bytes = chunk.end - chunk.start
         try:
-            text = read_piece(piece, reading.errors)
-            sentences = list(cut(text))
+            text = read_chunk(chunk, reading.errors)
+            sentences = list(split(text))
         except DataError as error:
-            facts.append(PieceFacts(source=piece.source, num_bytes=size, error=error))
+            stats.append(ChunkStats(source=chunk.source, num_bytes=num_bytes, error=error))
             continue
         tokens = [token for sentence in sentences for token in sentence]
-        if special := find_special(piece, reading, set(tokens)):
-            facts.append(PieceFacts(source=piece.source, num_bytes=size, error=special))
+        if special_error := find_special_token(chunk, reading, set(tokens)):
+            stats.append(ChunkStats(source=chunk.source, num_bytes=num_bytes, error=special_error))
             continue
-        parts.append(np.fromiter(map(numbers.__getitem__, tokens), dtype=np.int32, count=len(tokens)))
+        ids.append(np.fromiter(map(word_ids.__getitem__, tokens), dtype=np.int32, count=len(tokens)))
         lengths += map(len, sentences)
-        if hashed:
+        if with_hashes:
             hashes += [blake2b(" ".join(sentence).encode(), digest_size=8).digest() for sentence in sentences]
-        facts.append(_facts(piece, text, len(sentences), len(tokens)))
-    return Tally(
-        words=list(numbers),
-        ids=np.concatenate(parts) if parts else np.zeros(0, dtype=np.int32),
+        stats.append(_chunk_stats(chunk, text, len(sentences), len(tokens)))
+    return TokenizedJob(
+        words=list(word_ids),
+        ids=np.concatenate(ids) if ids else np.zeros(0, dtype=np.int32),
         lengths=np.array(lengths, dtype=np.int32),
         hashes=np.frombuffer(b"".join(hashes), dtype="<u8"),
-        facts=facts,
+        stats=stats,
     )
 
 
-def save_tally(tally: Tally, path: Path) -> None:
-    """Keeps a tally (without its facts) on disk until the whole corpus has been read."""
+def save_job(job: TokenizedJob, path: Path) -> None:
+    """Writes a tokenised job, without its stats, to a file."""
     with open(path, "wb") as file:
-        for array in (tally.hashes, tally.lengths, tally.ids):
+        for array in (job.hashes, job.lengths, job.ids):
             np.save(file, array)
-        file.write(zlib.compress("\n".join(tally.words).encode(), 1))
+        file.write(zlib.compress("\n".join(job.words).encode(), 1))
 
 
-def load_tally(path: Path, *, with_words: bool = True) -> Tally:
-    """The inverse of `save_tally`, without the facts."""
+def load_job(path: Path, *, with_words: bool = True) -> TokenizedJob:
+    """The inverse of `save_job`; the stats are empty."""
     with open(path, "rb") as file:
         hashes, lengths, ids = np.load(file), np.load(file), np.load(file)
         text = zlib.decompress(file.read()).decode() if with_words else ""
-    return Tally(text.split("\n") if text else [], ids, lengths, hashes, [])
+    return TokenizedJob(text.split("\n") if text else [], ids, lengths, hashes, [])
 
 
 def load_hashes(path: Path) -> np.ndarray:
-    """The sentences' hashes of a saved tally alone, (sentences,) uint64."""
+    """Only the sentence hashes of a saved job, (sentences,) uint64."""
     with open(path, "rb") as file:
         return np.asarray(np.load(file))
 
 
-def _facts(piece: Piece, text: str, num_sentences: int, num_tokens: int) -> PieceFacts:
-    lines = text.split("\n") if text or piece.text is not None else []
-    return PieceFacts(
-        source=piece.source,
-        num_bytes=piece.end - piece.start,
+def _chunk_stats(chunk: Chunk, text: str, num_sentences: int, num_tokens: int) -> ChunkStats:
+    lines = text.split("\n") if text or chunk.text is not None else []
+    return ChunkStats(
+        source=chunk.source,
+        num_bytes=chunk.end - chunk.start,
         num_lines=len(lines),
         num_blank=sum(not line or line.isspace() for line in lines),
         num_sentences=num_sentences,
