@@ -1,4 +1,4 @@
-"""Text files into sentences of tokens: formats, odd bytes, special words, and cutting into chunk_jobs."""
+"""Reading text files as sentences of tokens: formats, invalid bytes, special words, and chunks for workers."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_standard_input_is_read(monkeypatch):
     assert list(read_sentences(["-"])) == SENTENCES
 
 
-def test_raw_text_is_cut_into_sentences_and_tokens(tmp_path):
+def test_raw_text_is_split_into_sentences_and_tokens(tmp_path):
     path = tmp_path / "a.txt"
     path.write_text("Dr. Smith didn't go. Why? It's $5.\n\nNext (one).\n", encoding="utf-8")
     assert list(read_sentences([path], Reading(tokenize="default"))) == [
@@ -85,7 +85,7 @@ def test_bytes_that_are_not_utf8_are_named_replaced_or_skipped(tmp_path):
         read_chunk(chunk)
 
 
-def test_missing_files_folders_and_options_are_explained(tmp_path):
+def test_missing_files_folders_and_wrong_options_are_errors(tmp_path):
     with pytest.raises(DataError, match="no such file"):
         find_sources([tmp_path / "none*"])
     with pytest.raises(DataError, match="is a folder"):
@@ -111,15 +111,15 @@ def test_a_file_named_twice_is_read_once(tmp_path):
     chunk_bytes=st.integers(1, 30),
     compressed=st.booleans(),
 )
-def test_pieces_hold_every_line_once_wherever_they_are_cut(lines, end, chunk_bytes, compressed):
+def test_chunks_of_any_size_hold_every_line_once(lines, end, chunk_bytes, compressed):
     text = "\n".join(lines) + end
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / ("a.txt.gz" if compressed else "a.txt")
         path.write_bytes(gzip.compress(text.encode()) if compressed else text.encode())
         jobs = list(chunk_jobs(find_sources([path]), chunk_bytes))
         split = sentence_splitter(Reading())
-        found = [sentence for job in jobs for chunk in job for sentence in split(read_chunk(chunk))]
-        assert found == [line.split() for line in text.split("\n") if line.split()]
+        sentences = [sentence for job in jobs for chunk in job for sentence in split(read_chunk(chunk))]
+        assert sentences == [line.split() for line in text.split("\n") if line.split()]
 
 
 def test_small_files_share_a_job(tmp_path):
@@ -130,14 +130,14 @@ def test_small_files_share_a_job(tmp_path):
     assert [chunk.source for job in jobs for chunk in job] == list(range(10))
 
 
-def test_a_cut_gzip_is_named(tmp_path):
+def test_a_truncated_gzip_is_named_in_the_error(tmp_path):
     path = tmp_path / "a.txt.gz"
     path.write_bytes(gzip.compress(TEXT.encode() * 1000)[:-20])
     with pytest.raises(DataError, match=r"a\.txt\.gz: cannot be read past byte"):
         list(chunk_jobs(find_sources([path])))
 
 
-@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="named pipes are a POSIX thing")
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes (POSIX)")
 def test_a_pipe_is_read_once(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     writer = threading.Thread(target=(tmp_path / "pipe").write_text, args=(TEXT,), kwargs={"encoding": "utf-8"})

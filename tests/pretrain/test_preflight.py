@@ -1,4 +1,4 @@
-"""The look at a corpus: errors it finds, warnings it gives, and the numbers in its report."""
+"""The check of a corpus before preparation: its errors, warnings and numbers."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_blank_lines_are_counted(tmp_path):
     assert any("3 of 5 lines are blank" in warning for warning in report.warnings)
 
 
-def test_words_cut_at_the_width_are_counted_by_bytes(tmp_path):
+def test_words_longer_than_max_chars_are_counted_by_bytes(tmp_path):
     thai = "ก" * 20  # 3 bytes each: 60
     report = preflight([write(tmp_path, f"{thai} กา\n" * 50)])
     assert report.cut_share == 0.5
@@ -86,30 +86,30 @@ def test_words_cut_at_the_width_are_counted_by_bytes(tmp_path):
         ),
     ],
 )
-def test_odd_text_is_warned_about(tmp_path, text, tokenize, warning):
+def test_unusual_text_gives_a_warning(tmp_path, text, tokenize, warning):
     report = preflight([write(tmp_path, text)], Reading(tokenize=tokenize))
-    assert any(warning in found for found in report.warnings), report.warnings
+    assert any(warning in text for text in report.warnings), report.warnings
 
 
-def test_a_given_vocabulary_is_measured():
+def test_coverage_and_order_of_a_given_vocabulary():
     report = preflight([TRAIN / "data.txt"], vocab=Vocabulary.from_file(TRAIN / "vocab.txt"))
     words = (TRAIN / "data.txt").read_text(encoding="utf-8").split()
-    known = set((TRAIN / "vocab.txt").read_text(encoding="utf-8").split())
-    assert report.coverage == pytest.approx(sum(word in known for word in words) / len(words))
+    vocab_words = set((TRAIN / "vocab.txt").read_text(encoding="utf-8").split())
+    assert report.coverage == pytest.approx(sum(word in vocab_words for word in words) / len(words))
     assert report.order_score == pytest.approx(1, abs=1e-3)
-    words_only = sorted(known - {"<S>", "</S>", "<UNK>"}, reverse=True)
+    words_only = sorted(vocab_words - {"<S>", "</S>", "<UNK>"}, reverse=True)
     other = preflight([TRAIN / "data.txt"], vocab=Vocabulary(["<S>", "</S>", "<UNK>", *words_only]))
     assert other.order_score is not None
     assert other.order_score < 0.5
     assert any("not sorted" in warning for warning in other.warnings)
 
 
-def test_a_sample_reads_a_part_from_all_over(tmp_path):
+def test_a_sample_is_spread_over_the_whole_text(tmp_path):
     write(tmp_path, "".join(f"Word{i // 10_000} here .\n" for i in range(200_000)))
     report = preflight([tmp_path / "a.txt"], max_bytes=600_000)
     assert report.sampled
     assert 200_000 < report.num_bytes < 1_200_000
     assert report.num_types > 10, "not only the beginning"
     (tmp_path / "b.txt.gz").write_bytes(gzip.compress(GOOD.encode() * 2000))
-    packed = preflight([tmp_path / "b.txt.gz"], max_bytes=100_000)
-    assert 0 < packed.num_tokens < 330 * 2000
+    compressed = preflight([tmp_path / "b.txt.gz"], max_bytes=100_000)
+    assert 0 < compressed.num_tokens < 330 * 2000
