@@ -21,7 +21,7 @@ from elmo.pretrain.train.throughput import clock, flops_per_token
 
 SAMPLE_SENTENCES = 20_000
 COMPRESSION_RATIO = 3.5  # bytes of text per byte of a compressed file
-MATMUL_UTILIZATION = 0.35  # share of the speed of a large matrix product that training reaches
+MATMUL_UTILIZATION = 0.35  # assumed share of the speed of a large matrix product that training reaches
 # Seconds per time step of one layer besides its matrix products, forward and backward.
 CPU_STEP_OVERHEAD, CUDA_STEP_OVERHEAD = 5e-4, 5e-5
 

@@ -1,7 +1,8 @@
 """Converts text files to the prepared folder (layout: `prepared`), in three passes that each use bounded memory.
 
 1. Here: workers tokenise the text and store each job as ids of its own words (`tokenized_job`). The text is read once.
-2. `splits`: held-out sentences are chosen and words are counted, which gives the vocabulary and the type ids.
+2. `splits`: held-out sentences are chosen and words are counted, which determines the vocabulary and the ids of the
+   word types (distinct words).
 3. `shards`: workers turn the word ids of each job into type ids and write the shards.
 
 The result depends on the text and the options alone, not on the number of workers.

@@ -136,7 +136,9 @@ def open_prepared(folder: str | Path, *, verify: bool = False) -> PreparedData:
             tokens, offsets = split.shard(number)
             if len(tokens) != num_tokens or len(offsets) != num_sentences + 1 or offsets[-1] != num_tokens:
                 raise DataError(
-                    f"{folder / name}.*: expected the {num_sentences:,} sentences of the manifest.", _REPAIR_HINT
+                    f"{folder / name}.* has {len(offsets) - 1:,} sentences and {len(tokens):,} tokens; expected "
+                    f"{num_sentences:,} and {num_tokens:,}, as in the manifest.",
+                    _REPAIR_HINT,
                 )
     return data
 

@@ -1,4 +1,4 @@
-"""Third pass of `prepare`: turns the word ids of the stored jobs into type ids and writes the shards.
+"""Third pass of `prepare`: turns the word ids of the stored jobs into ids of word types and writes the shards.
 
 The jobs are distributed over the shards round-robin, so every shard is a cross-section of all sources.
 """

@@ -1,7 +1,8 @@
-"""Second pass of `prepare`: chooses the held-out sentences, counts words, and writes vocabulary and word types.
+"""Second pass of `prepare`: chooses the held-out sentences, counts words, writes vocabulary and word types.
 
-A sentence is held out because its file is, or because a hash of the sentence is below a threshold. Equal sentences
-therefore belong to the same split, and more text does not move a sentence to the other split.
+A sentence is held out because its file is held out, or because a hash of the sentence is below a threshold. With the
+hash, equal sentences belong to the same split, and more text does not move a sentence unless it changes the threshold.
+A word type is a distinct word of the corpus.
 """
 
 from __future__ import annotations
@@ -87,7 +88,8 @@ def _heldout_threshold(
 ) -> int:
     """A sentence is held out if its random number is below this threshold.
 
-    It is the threshold for `share`, or a lower one so that at most max_heldout sentences are held out.
+    It is the threshold for `share`, a lower one so that at most max_heldout sentences are held out, or a higher one
+    so that one sentence is held out if `share` selects none of 20 or more.
     """
     if share == 0:
         return 0

@@ -25,7 +25,7 @@ from elmo.text.batch import plan_batches
 class Direction:
     """One direction of a batch, all (B, T): position t of row r reads inputs[r, t] and predicts targets[r, t]."""
 
-    inputs: np.ndarray  # int32, type ids (rows of PreparedData.type_chars)
+    inputs: np.ndarray  # int32, ids of word types (rows of PreparedData.type_chars)
     targets: np.ndarray  # int32, vocabulary ids
     resets: np.ndarray  # bool, the state of the row is zeroed before this position is read
     mask: np.ndarray | None  # bool, false is padding, whose prediction does not count; None: all predictions count

@@ -1,8 +1,8 @@
 """Tokenizes one job of text into ids of its own words, and stores the result on disk.
 
 This is what a worker does with the chunks of `corpus`. `vocabulary` adds up the word counts of all jobs; `splits` and
-`shards` turn the word ids of each job into the type ids of the corpus. The text is read and tokenised only once,
-because the tokenised jobs are stored as arrays until the whole corpus has been read.
+`shards` turn the word ids of each job into the ids of the word types (distinct words) of the corpus. The text is read
+and tokenised only once, because the tokenised jobs are stored as arrays until the whole corpus has been read.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class ChunkStats:
     num_tokens: int = 0
     longest_line: int = 0  # characters
     num_wrapped: int = 0  # long lines that end in the middle of a sentence
-    num_replaced: int = 0  # characters that were not valid UTF-8
+    num_replaced: int = 0  # U+FFFD characters, which replace invalid UTF-8
     error: DataError | None = None  # if set, no text of the chunk is used
 
 

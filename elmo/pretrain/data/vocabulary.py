@@ -82,7 +82,7 @@ class WordCounts:
         return words, np.fromiter(self._ids.values(), dtype=np.int32, count=len(words))
 
     def count(self, word: str) -> int:
-        """The count of a word in the training text; 0 for a word that was never added."""
+        """The count of a word in the training text; 0 for a word that was never added or was evicted."""
         word_id = self._ids.get(word)
         return 0 if word_id is None else int(self._counts[0, word_id])
 
