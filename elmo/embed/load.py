@@ -33,16 +33,40 @@ def load(
     a name (default, whitespace, spacy:LANG, moses:LANG) or a function from a text to its tokens, such as spaCy's `nlp`.
     """
     parts = model_parts(model, weights, lazy_head=True)  # vectors need no softmax
+    return make_embedder(
+        parts,
+        name=str(model),
+        device=device,
+        dtype=dtype,
+        tokenizer=choose_tokenizer(parts.tokenizer, tokenizer) or "default",
+        state=state,
+        cache_words=cache_words,
+        allow_nonfinite=allow_nonfinite,
+    )
+
+
+def make_embedder(
+    parts: ModelParts,
+    *,
+    name: str,
+    device: str = "auto",
+    dtype: str = "float32",
+    tokenizer: str | TokenizerFunction = "default",
+    state: str = "reset",
+    cache_words: int = 100_000,
+    allow_nonfinite: bool = False,
+) -> Embedder:
+    """An embedder for a model that is read already."""
     return Embedder(
         build(parts, allow_nonfinite=allow_nonfinite),
         make_indexer(parts),
-        tokenizer=choose_tokenizer(parts.tokenizer, tokenizer) or "default",
+        tokenizer=tokenizer,
         state=state,
         device=choose_device(device),
         dtype=dtype,
         cache_words=cache_words,
         vocab=_vocabulary(parts),
-        name=str(model),
+        name=name,
         trained=parts.about.get("trained", True),
     )
 

@@ -66,7 +66,12 @@ def choose_tokenizer(own: str | None, given: str | TokenizerFunction | None) -> 
         return own
     if own is not None and given != own:
         label = tokenizer_label(given)
-        log.warning("the model was trained on text tokenised by %s; with %s its results may be worse.", own, label)
+        log.warning(
+            "the model was trained on text tokenised by %s, and the tokenizer is %s: results may be worse, unless the "
+            "text is already tokenised in the same way.",
+            own,
+            label,
+        )
     return given
 
 
