@@ -7,7 +7,7 @@
 
 A str is one sentence and is tokenised; a list of str inside a list, or a spaCy Doc, is a sentence that is already
 tokenised. Results have the caller's order. With state "reset" or "warm", the vectors of a sentence depend on that
-sentence alone. The file is long because the overloads that give each call its type must stand in the class.
+sentence alone. The file is long and still one thing: the overloads that give each call its type are in the class.
 """
 
 from __future__ import annotations
