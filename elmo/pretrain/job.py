@@ -30,9 +30,9 @@ from elmo.pretrain.data.shards import prepare
 from elmo.pretrain.data.vocabulary import require_sorted
 from elmo.pretrain.train import distributed
 from elmo.pretrain.train.export import export
-from elmo.pretrain.train.feed import step_seed
 from elmo.pretrain.train.lock import locked
 from elmo.pretrain.train.loop import TrainResult, train
+from elmo.pretrain.train.step_inputs import step_seed
 from elmo.pretrain.train.type_inputs import input_rows
 
 log = logging.getLogger(__name__)

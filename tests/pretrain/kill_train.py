@@ -31,8 +31,8 @@ from elmo.pretrain.train.checkpoint import (
     save_checkpoint,
     sweep_leftovers,
 )
-from elmo.pretrain.train.feed import Feed
 from elmo.pretrain.train.step import StepMetrics, Stepper
+from elmo.pretrain.train.step_inputs import Feed
 
 SHORT_WINDOWS = {"FAST": 4, "SLOW": 40, "PATIENCE": 4, "SETTLED": 12}  # of `spike_guard`, a tenth or so
 

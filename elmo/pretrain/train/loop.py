@@ -35,7 +35,6 @@ from elmo.pretrain.data.prepared import PreparedData
 from elmo.pretrain.data.stream import ContinuousStream, LMBatch
 from elmo.pretrain.train import checkpoint, distributed
 from elmo.pretrain.train.best_weights import prune_best, save_best, stored_weights
-from elmo.pretrain.train.feed import Feed
 from elmo.pretrain.train.metrics_log import RunLog
 from elmo.pretrain.train.optim import load_optimizer
 from elmo.pretrain.train.perplexity import Evaluator
@@ -43,6 +42,7 @@ from elmo.pretrain.train.prefetch import Prefetcher
 from elmo.pretrain.train.signals import StopSignals
 from elmo.pretrain.train.spike_guard import SpikeGuard
 from elmo.pretrain.train.step import StepMetrics, Stepper
+from elmo.pretrain.train.step_inputs import Feed
 from elmo.pretrain.train.throughput import Meter
 
 log = logging.getLogger(__name__)

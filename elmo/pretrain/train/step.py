@@ -20,11 +20,11 @@ from elmo.model.stacks import run_stacks
 from elmo.pretrain.config import RunConfig
 from elmo.pretrain.data.stream import LMBatch
 from elmo.pretrain.train.distributed import average_gradients, average_value, rank, world_size
-from elmo.pretrain.train.feed import Feed, Feeder, draw_samples, step_seed
 from elmo.pretrain.train.objective import adaptive_softmax_loss, full_softmax_loss, sampled_softmax_loss
 from elmo.pretrain.train.optim import clip_gradients, learning_rate, make_optimizer, set_learning_rate
 from elmo.pretrain.train.sampler import Sample
 from elmo.pretrain.train.step_graphs import Graphs
+from elmo.pretrain.train.step_inputs import Feed, Feeder, draw_samples, step_seed
 from elmo.pretrain.train.type_inputs import type_vectors
 
 SPARSE_FROM = 200_000  # words from which Adagrad touches only the softmax rows that a step used

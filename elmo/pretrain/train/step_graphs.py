@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from elmo.kernels.cuda.graphs import capture_graph
 from elmo.model.lstm import State
-from elmo.pretrain.train.feed import Feed
+from elmo.pretrain.train.step_inputs import Feed
 
 MOST_GRAPHS = 24  # each holds gradients of its own; of the shapes beyond, the oldest is forgotten
 

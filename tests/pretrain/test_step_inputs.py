@@ -15,8 +15,8 @@ from elmo.model.config import BiLMConfig, CharConfig, HeadConfig, LSTMConfig
 from elmo.model.lstm import State
 from elmo.pretrain.config import make_config
 from elmo.pretrain.data.stream import Direction, LMBatch
-from elmo.pretrain.train.feed import Feeder, draw_samples, even_number
 from elmo.pretrain.train.step import Stepper
+from elmo.pretrain.train.step_inputs import Feeder, draw_samples, even_number
 
 
 def a_batch(rng: np.random.Generator, rows: int, steps: int, types: int, resets: float = 0.0) -> LMBatch:
