@@ -58,7 +58,7 @@ def pretrain(
     say: Callable[[str], None] = log.info,
 ) -> JobResult:
     """Runs or continues a run in `out`. `initial` starts from another model's weights instead of random ones."""
-    with distributed.joined(choose_device(config.train.device)) as device, locked(out):
+    with distributed.join_processes(choose_device(config.train.device)) as device, locked(out):
         if distributed.rank() != 0:
             say = _say_nothing
         _check_shares(config)
@@ -69,7 +69,14 @@ def pretrain(
         rows = input_rows(data, model_config).to(device)
         say(_opening(config, model_config, data, device))
         result = train(
-            model, rows, data, config, out, identity=identity(config, data), strict_resume=strict_resume, say=say
+            model,
+            rows,
+            data,
+            config,
+            out,
+            identity=identity(config, data),
+            strict_resume=strict_resume,
+            print_status=say,
         )
         if result.reason == "signal" or distributed.rank() != 0:
             return JobResult(result, None, None)
@@ -162,7 +169,7 @@ def _prepared(config: RunConfig, out: Path, num_workers: int | None, say: Callab
             for warning in first_look(wanted, num_workers):
                 say(f"warning: {warning}")
         prepare(wanted, out / "data", num_workers=num_workers)
-    distributed.wait_for_all()
+    distributed.barrier()
     data = open_prepared(out / "data")
     if data.train.num_positions < config.train.rows:
         raise DataError(

@@ -31,10 +31,15 @@ from elmo.pretrain.train.checkpoint import (
     save_checkpoint,
     sweep_leftovers,
 )
-from elmo.pretrain.train.step import StepMetrics, Stepper
-from elmo.pretrain.train.step_inputs import Feed
+from elmo.pretrain.train.step import StepMetrics, Trainer
+from elmo.pretrain.train.step_inputs import StepInputs
 
-SHORT_WINDOWS = {"FAST": 4, "SLOW": 40, "PATIENCE": 4, "SETTLED": 12}  # of `spike_guard`, a tenth or so
+SHORT_WINDOWS = {
+    "FAST_WINDOW": 4,
+    "SLOW_WINDOW": 40,
+    "PATIENCE": 4,
+    "SETTLING_STEPS": 12,
+}  # of `spike_guard`, a tenth or so
 
 
 def main() -> None:
@@ -128,14 +133,14 @@ def kill_in_spikes(folder: Path, count: int, chance: random.Random) -> None:
     longer = tiny_run.train_settings(max_steps=90, validate_every=20)
     for name, steps in SHORT_WINDOWS.items():
         setattr(spike_guard, name, steps)
-    update = Stepper.update
+    update = Trainer.update
 
-    def wild(stepper: Stepper, feeds: list[Feed], number: int) -> StepMetrics:
-        if 66 <= number < 76 and stepper.lr_factor == 1.0:
-            throw_off(stepper)
-        return update(stepper, feeds, number)
+    def wild(trainer: Trainer, inputs: list[StepInputs], number: int) -> StepMetrics:
+        if 66 <= number < 76 and trainer.lr_factor == 1.0:
+            throw_off(trainer)
+        return update(trainer, inputs, number)
 
-    Stepper.update = wild  # type: ignore[method-assign]  # in a process of its own
+    Trainer.update = wild  # type: ignore[method-assign]  # in a process of its own
     assert in_child(lambda: tiny_run.run(text, folder / "whole", longer)) == 0
     assert [r["step"] for r in tiny_run.records(folder / "whole") if "rollback" in r] == [40]
     for first in (68, 71, 73, 84):
@@ -162,15 +167,15 @@ def uninterrupted(folder: Path, steps: int) -> tuple[Path, str]:
     return text, tiny_run.digest(out)
 
 
-def throw_off(stepper: Stepper) -> None:
+def throw_off(trainer: Trainer) -> None:
     """Weights of the softmax as a wild update leaves them."""
-    weight = stepper.model.head.weight  # type: ignore[union-attr]  # a plain softmax
+    weight = trainer.model.head.weight  # type: ignore[union-attr]  # a plain softmax
     with torch.no_grad():
         weight.copy_(25.0 * torch.randn(weight.shape, generator=torch.Generator().manual_seed(0)))
 
 
 def die_after(steps: int, before: bool, text: Path, out: Path, *layers: dict[str, Any]) -> None:
-    update, seen = Stepper.update, 0
+    update, seen = Trainer.update, 0
 
     def counted(*args: object) -> object:
         nonlocal seen
@@ -182,19 +187,19 @@ def die_after(steps: int, before: bool, text: Path, out: Path, *layers: dict[str
             os.kill(os.getpid(), signal.SIGKILL)
         return found
 
-    Stepper.update = counted  # type: ignore[method-assign,assignment]  # in a child of its own
+    Trainer.update = counted  # type: ignore[method-assign,assignment]  # in a child of its own
     tiny_run.run(text, out, *layers)
 
 
 def slow_steps(work: Callable[[], object]) -> None:
     """The work with a pause after each step, so that a signal finds it in the middle."""
-    update = Stepper.update
+    update = Trainer.update
 
     def paused(*args: object) -> object:
         time.sleep(0.05)
         return update(*args)  # type: ignore[arg-type]  # the arguments as they came
 
-    Stepper.update = paused  # type: ignore[method-assign,assignment]  # in a child of its own
+    Trainer.update = paused  # type: ignore[method-assign,assignment]  # in a child of its own
     work()
 
 

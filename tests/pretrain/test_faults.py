@@ -19,7 +19,7 @@ from tiny_run import digest, records, run, train_settings, write_text
 
 from elmo.errors import DataError, ElmoError, OutputError
 from elmo.pretrain.train.checkpoint import list_checkpoints, load_checkpoint
-from elmo.pretrain.train.step import Stepper
+from elmo.pretrain.train.step import Trainer
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "fixtures"))
 from make_loss_curve import loss_curve
@@ -29,15 +29,15 @@ CURVE = Path(__file__).parent.parent / "fixtures" / "loss_curve.json"
 
 @contextmanager
 def every_step(monkeypatch: pytest.MonkeyPatch, look: Any) -> Iterator[None]:
-    """Calls look(number, stepper) before each step."""
-    update = Stepper.update
+    """Calls look(number, trainer) before each step."""
+    update = Trainer.update
 
-    def watched(self: Stepper, batch: Any, number: int) -> Any:
+    def watched(self: Trainer, batch: Any, number: int) -> Any:
         look(number, self)
         return update(self, batch, number)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Stepper, "update", watched)
+        patch.setattr(Trainer, "update", watched)
         yield
 
 
@@ -52,7 +52,7 @@ def test_full_disk_ends_the_run_and_spares_what_was_saved(
     run(text, tmp_path / "whole")
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
 
-    def fill(number: int, stepper: Stepper) -> None:
+    def fill(number: int, trainer: Trainer) -> None:
         if number == 25:
             resource.setrlimit(resource.RLIMIT_FSIZE, (limit, before[1]))
 
@@ -76,16 +76,16 @@ def test_full_disk_ends_the_run_and_spares_what_was_saved(
 # ---- gradients that are not finite ----
 
 
-def spoil(stepper: Stepper, value: float) -> None:
+def spoil(trainer: Trainer, value: float) -> None:
     """The next loss is `value`, whatever the model."""
-    losses = type(stepper).losses.__get__(stepper)
+    losses = type(trainer).losses.__get__(trainer)
 
     def bad_losses(*args: Any) -> Any:
         found, state = losses(*args)
-        del stepper.losses
+        del trainer.losses
         return [loss * value for loss in found], state
 
-    stepper.losses = bad_losses
+    trainer.losses = bad_losses
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf])
@@ -93,7 +93,7 @@ def test_bad_steps_are_skipped_dumped_and_counted(
     value: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     text, out = write_text(tmp_path / "text.txt"), tmp_path / "run"
-    with every_step(monkeypatch, lambda number, stepper: spoil(stepper, value) if number in (5, 6, 12) else None):
+    with every_step(monkeypatch, lambda number, trainer: spoil(trainer, value) if number in (5, 6, 12) else None):
         result = run(text, out)
     assert result.train.step == 40
     assert [r["step"] for r in strict_records(out) if r.get("skipped")] == [6, 7, 13]
@@ -117,7 +117,7 @@ def test_too_many_bad_steps_give_up_and_the_last_checkpoint_is_sound(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     text, out = write_text(tmp_path / "text.txt"), tmp_path / "run"
-    with every_step(monkeypatch, lambda number, stepper: spoil(stepper, math.nan) if number >= 24 else None):
+    with every_step(monkeypatch, lambda number, trainer: spoil(trainer, math.nan) if number >= 24 else None):
         with pytest.raises(ElmoError, match="3 steps in a row") as error:
             run(text, out, train_settings(max_bad_steps=3))
     assert error.value.exit_code == 1
@@ -198,7 +198,7 @@ def test_loss_curve_is_the_stored_one() -> None:
 def test_memory_and_open_files_stay_flat_over_2000_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[tuple[int, int, int]] = []
 
-    def look(number: int, stepper: Stepper) -> None:
+    def look(number: int, trainer: Trainer) -> None:
         if number % 100 == 99:
             pages = int(Path("/proc/self/statm").read_text().split()[1])
             seen.append((number, pages, len(os.listdir("/proc/self/fd"))))

@@ -9,21 +9,21 @@ from xml.etree import ElementTree
 import pytest
 
 from elmo.errors import MissingExtra
-from elmo.pretrain.train.metrics_log import RunLog, read_log
+from elmo.pretrain.train.metrics_log import MetricsLog, read_metrics
 from elmo.pretrain.train.training_curve import draw_curves
 
 
 def test_records_after_the_checkpoint_are_dropped_and_the_rest_kept(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
-    with RunLog(path, 0) as log:
+    with MetricsLog(path, 0) as log:
         for step in range(1, 6):
             log.write(step, forward=step / 2)
         log.write(3, validation={"reset": {"mean": 2.0}})
     with open(path, "a") as file:
         file.write('{"step": 6, "forw')  # a line that was cut off
-    with RunLog(path, 3) as log:
+    with MetricsLog(path, 3) as log:
         log.write(4, forward=9.0)
-    assert [(r["step"], r.get("forward")) for r in read_log(path)] == [
+    assert [(r["step"], r.get("forward")) for r in read_metrics(path)] == [
         (1, 0.5),
         (2, 1.0),
         (3, 1.5),
@@ -36,13 +36,13 @@ def test_records_after_the_checkpoint_are_dropped_and_the_rest_kept(tmp_path: Pa
 def test_lines_that_are_no_records_are_passed_over(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
     path.write_bytes(b'{"step": 1}\n\xff\xfe\n[]\n7\n{"step": "x"}\n{"step": 2}\n')
-    assert [record["step"] for record in read_log(path)] == [1, 2]
-    assert read_log(tmp_path / "none.jsonl") == []
+    assert [record["step"] for record in read_metrics(path)] == [1, 2]
+    assert read_metrics(tmp_path / "none.jsonl") == []
 
 
 def test_numbers_that_are_not_finite_are_null(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
-    with RunLog(path, 0) as log:
+    with MetricsLog(path, 0) as log:
         log.write(1, forward=float("nan"), backward=float("inf"), lr=0.5)
     assert json.loads(path.read_text()) == {"step": 1, "forward": None, "backward": None, "lr": 0.5}
 
@@ -50,7 +50,7 @@ def test_numbers_that_are_not_finite_are_null(tmp_path: Path) -> None:
 def test_tensorboard_is_an_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "tensorboard", None)  # as if it were not installed
     with pytest.raises(MissingExtra, match="tensorboard"):
-        RunLog(tmp_path / "metrics.jsonl", 0, tensorboard=True)
+        MetricsLog(tmp_path / "metrics.jsonl", 0, tensorboard=True)
 
 
 @pytest.mark.parametrize("points", [[(1, 3.0)], [(1, 1000.0), (50, 20.0), (100, 19.0)], [(1, 1.0), (2, 1.0)]])

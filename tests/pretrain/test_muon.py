@@ -25,7 +25,7 @@ from elmo.pretrain.data.stream import Direction, LMBatch
 from elmo.pretrain.job import pretrain
 from elmo.pretrain.train.muon import matrix_parameters, newton_schulz, orthogonal_directions
 from elmo.pretrain.train.optim import load_optimizer, make_optimizer, set_learning_rate
-from elmo.pretrain.train.step import Stepper
+from elmo.pretrain.train.step import Trainer
 
 MUON = {"optim": {"name": "muon", "lr": 2e-3}}
 CHARS = CharConfig(filters=((1, 4), (2, 8)), char_dim=4, max_chars=6, num_highways=1)
@@ -267,15 +267,15 @@ def test_a_run_in_two_calls_ends_with_the_same_bits(tmp_path: Path) -> None:
 def test_a_run_cut_off_by_an_error_ends_with_the_same_bits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text = write_text(tmp_path / "text.txt")
     run(text, tmp_path / "whole", MUON)
-    update = Stepper.update
+    update = Trainer.update
 
-    def failing(self: Stepper, feeds: Any, number: int) -> Any:
+    def failing(self: Trainer, inputs: Any, number: int) -> Any:
         if number == 26:
             raise ElmoError("cut off")
-        return update(self, feeds, number)
+        return update(self, inputs, number)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Stepper, "update", failing)
+        patch.setattr(Trainer, "update", failing)
         with pytest.raises(ElmoError, match="cut off"):
             run(text, tmp_path / "parts", MUON)
     run(text, tmp_path / "parts", MUON)
@@ -333,7 +333,7 @@ def test_the_command_line_trains_and_fine_tunes(tmp_path: Path, capsys: pytest.C
 # ---- on the GPU ----
 
 
-def on_gpu() -> Stepper:
+def on_gpu() -> Trainer:
     torch.manual_seed(1)
     shape = BiLMConfig(
         chars=CharConfig(filters=((1, 16), (2, 16), (3, 32)), char_dim=8, num_highways=1),
@@ -343,7 +343,7 @@ def on_gpu() -> Stepper:
     rows = torch.randint(1, 200, (600, 50), dtype=torch.int32)
     train = {"rows": 16, "steps": 8, "max_steps": 100, "reset": 0.5}
     config = make_config({"objective": {"num_samples": 64}, "train": train}, MUON)
-    return Stepper(BiLM(shape).cuda(), rows.cuda(), config)
+    return Trainer(BiLM(shape).cuda(), rows.cuda(), config)
 
 
 def gpu_batch(seed: int) -> LMBatch:
@@ -378,19 +378,19 @@ def test_an_update_on_the_gpu_is_the_cpus_and_waits_for_nothing() -> None:
 
 @pytest.mark.gpu
 def test_a_bad_step_on_the_gpu_changes_nothing() -> None:
-    stepper = on_gpu()
-    assert not stepper.step(gpu_batch(0), 0).skipped
-    weights = [p.detach().clone() for p in stepper.parameters]
-    state = [{k: v.clone() for k, v in values.items()} for values in stepper.optimizer.state.values()]
-    good = stepper.state
-    stepper.state = State(good.h.clone(), good.c.clone())
-    stepper.state.c[0, 0, 0, 0] = math.nan
-    assert stepper.step(gpu_batch(1), 1).skipped
-    assert all(torch.equal(a, b) for a, b in zip(weights, stepper.parameters, strict=True))
-    for before, after in zip(state, stepper.optimizer.state.values(), strict=True):
+    trainer = on_gpu()
+    assert not trainer.step(gpu_batch(0), 0).skipped
+    weights = [p.detach().clone() for p in trainer.parameters]
+    state = [{k: v.clone() for k, v in values.items()} for values in trainer.optimizer.state.values()]
+    good = trainer.state
+    trainer.state = State(good.h.clone(), good.c.clone())
+    trainer.state.c[0, 0, 0, 0] = math.nan
+    assert trainer.step(gpu_batch(1), 1).skipped
+    assert all(torch.equal(a, b) for a, b in zip(weights, trainer.parameters, strict=True))
+    for before, after in zip(state, trainer.optimizer.state.values(), strict=True):
         assert all(torch.equal(before[name], after[name]) for name in before)
-    stepper.state = good
-    assert not stepper.step(gpu_batch(2), 2).skipped
+    trainer.state = good
+    assert not trainer.step(gpu_batch(2), 2).skipped
 
 
 @pytest.mark.gpu

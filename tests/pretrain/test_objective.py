@@ -99,7 +99,7 @@ def test_sparse_gradients_are_the_dense_ones() -> None:
 
 @pytest.mark.parametrize("rows_at_once", [1, 5, N, 1000])
 def test_full_loss_and_gradients_are_cross_entropy(rows_at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(objective, "LOGITS_AT_ONCE", rows_at_once * V)
+    monkeypatch.setattr(objective, "MAX_LOGITS", rows_at_once * V)
     head, hidden, targets = case()
     loss = full_softmax_loss(head, hidden, targets)
     wanted = torch.nn.functional.cross_entropy(hidden @ head.weight.t() + head.bias, targets)

@@ -20,8 +20,8 @@ from elmo.pretrain.data.shards import prepare
 from elmo.pretrain.data.stream import ContinuousStream, LMBatch
 from elmo.pretrain.train.prefetch import Prefetcher
 from elmo.pretrain.train.signals import StopSignals
-from elmo.pretrain.train.step import StepMetrics, Stepper
-from elmo.pretrain.train.throughput import Meter, flops_per_token
+from elmo.pretrain.train.step import StepMetrics, Trainer
+from elmo.pretrain.train.throughput import ThroughputMeter, flops_per_token
 
 
 def test_operations_of_a_token_by_hand() -> None:
@@ -41,14 +41,14 @@ def test_meter_counts_training_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("time.monotonic", lambda: clock[0])
     config = make_config({"preset": "tiny", "train": {"rows": 10, "steps": 20, "max_steps": 100, "stop_after": 1000.0}})
     model = BiLM(BiLMConfig(chars=config.model.chars, lstm=config.model.lstm, head=HeadConfig(vocab_size=50)))
-    meter = Meter(config, Stepper(model, torch.zeros(1, 50, dtype=torch.int32), config), 0, 4000)
+    meter = ThroughputMeter(config, Trainer(model, torch.zeros(1, 50, dtype=torch.int32), config), 0, 4000)
     metrics = StepMetrics(2.0, 3.0, 1.0, 0.1, False)
     clock[0] += 1
-    assert meter.line(5, metrics) is None  # the last line was a second ago
+    assert meter.progress_line(5, metrics) is None  # the last line was a second ago
     with meter.paused():
         clock[0] += 500
     clock[0] += 9
-    line = meter.line(50, metrics)
+    line = meter.progress_line(50, metrics)
     assert line is not None
     assert "step 50/100 epoch 2.50" in line  # 50 x 200 of 4000
     assert "1,000 tokens/s" in line  # 10,000 tokens in 10 seconds

@@ -16,8 +16,8 @@ from tiny_run import digest, records, run, train_settings, write_text
 from elmo.errors import ConfigError, ElmoError
 from elmo.pretrain.config import TrainConfig
 from elmo.pretrain.train import checkpoint, spike_guard
-from elmo.pretrain.train.spike_guard import PATIENCE, SLOW, SpikeGuard
-from elmo.pretrain.train.step import Stepper
+from elmo.pretrain.train.spike_guard import PATIENCE, SLOW_WINDOW, SpikeGuard
+from elmo.pretrain.train.step import Trainer
 
 LONG = train_settings(max_steps=90, checkpoint_every=10, validate_every=20)
 CONSTANT = {"optim": {"warmup": 0.0, "decay": "none"}}
@@ -27,7 +27,7 @@ SPIKE = 66  # the first step of a spike
 def first_spike(losses: list[float], threshold: float | None = 0.5) -> int | None:
     """The number of the loss that completes a spike."""
     guard = SpikeGuard(threshold)
-    return next((number for number, loss in enumerate(losses, 1) if guard.is_spike(loss)), None)
+    return next((number for number, loss in enumerate(losses, 1) if guard.observe(loss)), None)
 
 
 # ---- what is a spike ----
@@ -71,7 +71,7 @@ def test_single_bad_batches_are_no_spike() -> None:
 
 
 def test_nothing_is_a_spike_before_there_is_a_level_or_where_it_is_off() -> None:
-    early = [4.0] * 50 + [9.0] * (SLOW - 51)
+    early = [4.0] * 50 + [9.0] * (SLOW_WINDOW - 51)
     assert first_spike(early) is None
     assert first_spike([4.0] * 500 + [9.0] * 500, threshold=None) is None
 
@@ -87,12 +87,12 @@ def test_where_to_return_by_hand(rise: int, wanted: int) -> None:
     """
     guard = SpikeGuard(0.5)
     for step in range(1, 1100):
-        if guard.is_spike(4.0 if step < rise else 8.0):
+        if guard.observe(4.0 if step < rise else 8.0):
             break
         if step >= 250 and step % 50 == 0:
-            guard.checkpointed(step)
+            guard.record_checkpoint(step)
     assert step == rise + 2 + PATIENCE - 1
-    assert guard.return_step(step) == wanted
+    assert guard.rollback_step(step) == wanted
 
 
 def test_a_saved_guard_decides_the_same() -> None:
@@ -100,9 +100,9 @@ def test_a_saved_guard_decides_the_same() -> None:
     whole = first_spike(losses)
     for cut in (1, 150, 700, 1005, 1015):
         before, after = SpikeGuard(0.5), SpikeGuard(0.5)
-        assert not any(before.is_spike(loss) for loss in losses[:cut])
+        assert not any(before.observe(loss) for loss in losses[:cut])
         after.restore(before.state())
-        found = next(number for number, loss in enumerate(losses[cut:], cut + 1) if after.is_spike(loss))
+        found = next(number for number, loss in enumerate(losses[cut:], cut + 1) if after.observe(loss))
         assert found == whole
 
 
@@ -129,17 +129,17 @@ def spiking(
 
     `before` gets the count of each step, those that are repeated included.
     """
-    update, calls = Stepper.update, 0
+    update, calls = Trainer.update, 0
 
-    def wild(self: Stepper, feeds: Any, number: int) -> Any:
+    def wild(self: Trainer, inputs: Any, number: int) -> Any:
         nonlocal calls
         calls += 1
         before(calls)
         if at <= number < at + 10 and (always or self.lr_factor == 1.0):
             throw_off(self)
-        return update(self, feeds, number)
+        return update(self, inputs, number)
 
-    monkeypatch.setattr(Stepper, "update", wild)
+    monkeypatch.setattr(Trainer, "update", wild)
 
 
 def steps_of(out: Path) -> list[dict[str, Any]]:
@@ -207,7 +207,7 @@ def test_off_lets_a_spike_pass(text: Path, tmp_path: Path, monkeypatch: pytest.M
 @pytest.mark.usefixtures("short_windows")
 def test_a_run_gives_up_after_too_many_returns(text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     spiking(monkeypatch, always=True)
-    with pytest.raises(ElmoError, match="After 2 returns") as error:
+    with pytest.raises(ElmoError, match="After 2 rollbacks") as error:
         run(text, tmp_path / "run", LONG, train_settings(max_rollbacks=2))
     assert "learning rate" in error.value.hint
     factors = [r["rollback"]["lr_factor"] for r in records(tmp_path / "run") if "rollback" in r]

@@ -19,7 +19,7 @@ from elmo.pretrain.config import ObjectiveConfig, OptimConfig, RunConfig, TrainC
 from elmo.pretrain.data.stream import Direction, LMBatch
 from elmo.pretrain.train import step as step_module
 from elmo.pretrain.train.sampler import draw
-from elmo.pretrain.train.step import Stepper, step_seed
+from elmo.pretrain.train.step import Trainer, step_seed
 from elmo.weights.names import from_arrays, table, to_published
 from elmo.weights.options import config_from_options
 
@@ -70,7 +70,7 @@ class Case:
         else:
             rows = np.arange(1, V + 1)[:, None]
         self.rows = rows
-        self.stepper = Stepper(model, torch.from_numpy(rows.astype(np.int32)), config)
+        self.trainer = Trainer(model, torch.from_numpy(rows.astype(np.int32)), config)
 
     def batch(self, resets: bool = False) -> LMBatch:
         return LMBatch(*(self._direction(resets) for _ in range(2)))
@@ -104,12 +104,12 @@ class Case:
         return step
 
     def arrays(self) -> dict[str, np.ndarray]:
-        tensors = dict(self.stepper.model.state_dict())
+        tensors = dict(self.trainer.model.state_dict())
         return {entry.published: to_published(entry, tensors[entry.ours]) for entry in table(self.shape)}
 
     def sums(self) -> dict[str, np.ndarray]:
-        state = self.stepper.optimizer.state
-        named = dict(self.stepper.model.named_parameters())
+        state = self.trainer.optimizer.state
+        named = dict(self.trainer.model.named_parameters())
         return {e.published: to_published(e, state[named[e.ours]]["sum"]) for e in table(self.shape)}
 
 
@@ -122,7 +122,7 @@ def test_steps_in_a_row_are_the_oracles(case: str, clip_norm: float) -> None:
     for number in range(3):
         batch = ours.batch()
         wanted = ours.oracle_step(batch, number, states)
-        found = ours.stepper.step(batch, number)
+        found = ours.trainer.step(batch, number)
         losses = [found.forward, found.backward][: ours.num_directions]
         np.testing.assert_allclose(losses, wanted.losses, atol=1e-5)
         assert found.grad_norm == pytest.approx(wanted.grad_norm, rel=1e-4)
@@ -134,25 +134,25 @@ def test_steps_in_a_row_are_the_oracles(case: str, clip_norm: float) -> None:
         states = wanted.states
         for d in range(ours.num_directions):
             for layer, (h, c) in enumerate(states[d]):
-                np.testing.assert_allclose(ours.stepper.state.h[d, layer].numpy(), h, atol=1e-5)
-                np.testing.assert_allclose(ours.stepper.state.c[d, layer].numpy(), c, atol=1e-5)
+                np.testing.assert_allclose(ours.trainer.state.h[d, layer].numpy(), h, atol=1e-5)
+                np.testing.assert_allclose(ours.trainer.state.c[d, layer].numpy(), c, atol=1e-5)
 
 
 def test_a_reset_inside_a_row_is_a_fresh_start_there() -> None:
     """Row by row, cut where it is reset: the pieces from a zero state give the same mean loss and last state."""
     case = Case(**CASES["words, sampled, skips"])
-    stepper, model = case.stepper, case.stepper.model
-    stepper.state = type(stepper.state)(torch.randn_like(stepper.state.h), torch.randn_like(stepper.state.c))
+    trainer, model = case.trainer, case.trainer.model
+    trainer.state = type(trainer.state)(torch.randn_like(trainer.state.h), torch.randn_like(trainer.state.c))
     batch = case.batch(resets=True)
     assert batch.forward.resets[:, 1:].any()
-    feed = stepper._feeder.feed(batch, slice(0, B), [])
-    losses, after = stepper.losses(feed, stepper.state)
+    inputs = trainer._input_builder.build(batch, slice(0, B), [])
+    losses, after = trainer.losses(inputs, trainer.state)
     zero = model.zero_state(1)
     for d, direction in enumerate((batch.forward, batch.backward)):
         total = 0.0
         for row in range(B):
             cuts = [0, *np.flatnonzero(direction.resets[row]), T]
-            state = [stepper.state.h[d, :, row : row + 1], stepper.state.c[d, :, row : row + 1]]
+            state = [trainer.state.h[d, :, row : row + 1], trainer.state.c[d, :, row : row + 1]]
             for begin, end in pairwise(cuts):
                 if direction.resets[row, begin]:
                     state = [zero.h[d], zero.c[d]]
@@ -160,7 +160,7 @@ def test_a_reset_inside_a_row_is_a_fresh_start_there() -> None:
                     continue
                 ids = torch.from_numpy(case.rows[direction.inputs[row, begin:end]]).int()
                 x = model.token_encoder(ids)[None]  # (1, T', P)
-                layers, state = model.stacks[d](x, None, type(stepper.state)(*state))
+                layers, state = model.stacks[d](x, None, type(trainer.state)(*state))
                 wanted = torch.from_numpy(direction.targets[row, begin:end]).long()
                 total -= model.head.log_probs(layers[-1][0], wanted).sum().item()
             torch.testing.assert_close(after.h[d, :, row], state.h[:, 0].detach())
@@ -174,11 +174,11 @@ def test_a_step_with_a_reset_at_every_row_start_forgets_the_state() -> None:
     starts = np.zeros((B, T), dtype=bool)
     starts[:, 0] = True
     fresh = LMBatch(replace(batch.forward, resets=starts), replace(batch.backward, resets=starts))
-    first.stepper.state = type(first.stepper.state)(*(torch.randn_like(x) for x in first.stepper.state))
-    assert first.stepper.step(fresh, 0) == second.stepper.step(batch, 0)
+    first.trainer.state = type(first.trainer.state)(*(torch.randn_like(x) for x in first.trainer.state))
+    assert first.trainer.step(fresh, 0) == second.trainer.step(batch, 0)
 
 
-def tiny(**changes: Any) -> Stepper:
+def tiny(**changes: Any) -> Trainer:
     """A character model of 50 words with 8 rows of 6 steps."""
     shape = BiLMConfig(
         chars=CharConfig(filters=((1, 4), (2, 8)), char_dim=4, max_chars=6, num_highways=1),
@@ -188,7 +188,7 @@ def tiny(**changes: Any) -> Stepper:
     torch.manual_seed(1)
     rows = torch.randint(1, 200, (60, 6), dtype=torch.int32)
     objective = {"softmax": "sampled", "num_samples": 20} | changes.pop("objective", {})
-    return Stepper(BiLM(shape), rows, paper(8, 6, objective=objective, **changes))
+    return Trainer(BiLM(shape), rows, paper(8, 6, objective=objective, **changes))
 
 
 def tiny_batch(seed: int) -> LMBatch:
@@ -215,7 +215,7 @@ def test_accumulated_parts_are_one_batch(accumulate: int) -> None:
 
 def test_sparse_softmax_steps_are_dense_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     dense = tiny()
-    monkeypatch.setattr(step_module, "SPARSE_FROM", 1)
+    monkeypatch.setattr(step_module, "MIN_SPARSE_VOCAB", 1)
     sparse = tiny()
     for number in range(4):
         a, b = dense.step(tiny_batch(number), number), sparse.step(tiny_batch(number), number)
@@ -240,23 +240,23 @@ def test_bfloat16_learns_and_stays_close() -> None:
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf])
 def test_a_step_that_is_not_finite_changes_nothing(bad: float) -> None:
-    stepper = tiny()
-    stepper.step(tiny_batch(0), 0)
+    trainer = tiny()
+    trainer.step(tiny_batch(0), 0)
     with torch.no_grad():
-        kept = stepper.model.head.bias[7].item()
-        stepper.model.head.bias[7] = bad
-    before = [p.detach().clone() for p in stepper.model.parameters()]
-    sums = [value["sum"].clone() for value in stepper.optimizer.state.values()]
-    state = [tensor.clone() for tensor in stepper.state]
-    found = stepper.step(tiny_batch(1), 1)
+        kept = trainer.model.head.bias[7].item()
+        trainer.model.head.bias[7] = bad
+    before = [p.detach().clone() for p in trainer.model.parameters()]
+    sums = [value["sum"].clone() for value in trainer.optimizer.state.values()]
+    state = [tensor.clone() for tensor in trainer.state]
+    found = trainer.step(tiny_batch(1), 1)
     assert found.skipped
-    for a, b in zip(before, stepper.model.parameters(), strict=True):
+    for a, b in zip(before, trainer.model.parameters(), strict=True):
         torch.testing.assert_close(a, b.detach(), rtol=0, atol=0, equal_nan=True)
-    assert all(torch.equal(a, b["sum"]) for a, b in zip(sums, stepper.optimizer.state.values(), strict=True))
-    assert all(torch.equal(a, b) for a, b in zip(state, stepper.state, strict=True))
+    assert all(torch.equal(a, b["sum"]) for a, b in zip(sums, trainer.optimizer.state.values(), strict=True))
+    assert all(torch.equal(a, b) for a, b in zip(state, trainer.state, strict=True))
     with torch.no_grad():
-        stepper.model.head.bias[7] = kept
-    assert not stepper.step(tiny_batch(2), 2).skipped
+        trainer.model.head.bias[7] = kept
+    assert not trainer.step(tiny_batch(2), 2).skipped
 
 
 def test_chance_of_a_step_is_its_number_alone() -> None:
@@ -277,6 +277,6 @@ def test_word_table_of_one_direction_reports_its_one_loss() -> None:
         bidirectional=False,
         head=HeadConfig(vocab_size=V),
     )
-    stepper = Stepper(BiLM(shape), torch.arange(1, V + 1, dtype=torch.int32)[:, None], paper())
-    found = stepper.step(Case(**CASES["words, full"]).batch(), 0)
+    trainer = Trainer(BiLM(shape), torch.arange(1, V + 1, dtype=torch.int32)[:, None], paper())
+    found = trainer.step(Case(**CASES["words, full"]).batch(), 0)
     assert found.forward == found.backward

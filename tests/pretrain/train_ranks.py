@@ -31,7 +31,7 @@ from elmo.pretrain import job
 from elmo.pretrain.train import distributed, spike_guard
 from elmo.pretrain.train import step as step_module
 from elmo.pretrain.train.checkpoint import newest_sound
-from elmo.pretrain.train.step import Stepper
+from elmo.pretrain.train.step import Trainer
 
 EXACT = {"objective": {"dropout": 0.0}, "train": {"rows": 16, "max_steps": 50, "reset": 0.3}}
 Ranks = list[int]  # process ids
@@ -71,14 +71,14 @@ def all_return_after_a_spike(text: Path, folder: Path) -> None:
     """Both processes go back to the same checkpoint and end as a single one does."""
     for name, steps in SHORT_WINDOWS.items():
         setattr(spike_guard, name, steps)
-    update = Stepper.update
+    update = Trainer.update
 
-    def wild(stepper: Stepper, feeds: Any, number: int) -> Any:
-        if 66 <= number < 76 and stepper.lr_factor == 1.0:
-            throw_off(stepper)
-        return update(stepper, feeds, number)
+    def wild(trainer: Trainer, inputs: Any, number: int) -> Any:
+        if 66 <= number < 76 and trainer.lr_factor == 1.0:
+            throw_off(trainer)
+        return update(trainer, inputs, number)
 
-    Stepper.update = wild
+    Trainer.update = wild
     two_are_one(text, folder, tiny_run.train_settings(max_steps=80))
     for name in ("one", "two"):
         assert [r["step"] for r in tiny_run.records(folder / name) if "rollback" in r] == [40]
@@ -86,7 +86,7 @@ def all_return_after_a_spike(text: Path, folder: Path) -> None:
 
 def two_are_one_sparse(text: Path, folder: Path) -> None:
     """The same where the softmax has gradients of a few rows: other rows on each process."""
-    step_module.SPARSE_FROM = 1
+    step_module.MIN_SPARSE_VOCAB = 1
     two_are_one(text, folder, {"recipe": "paper"}, {"train": {"accumulate": 2, "rows": 16}})
 
 
@@ -118,20 +118,20 @@ def nan_on_one_is_skipped_by_all(text: Path, folder: Path) -> None:
     out = folder / "run"
 
     def work() -> None:
-        losses = Stepper.losses
+        losses = Trainer.losses
 
-        def sometimes_nan(self: Stepper, *args: Any) -> Any:
+        def sometimes_nan(self: Trainer, *args: Any) -> Any:
             found, state = losses(self, *args)
             bad = distributed.rank() == 1 and self.number in (7, 8)
             return [loss * float("nan") if bad else loss for loss in found], state
 
-        update = Stepper.update
+        update = Trainer.update
 
-        def numbered(self: Stepper, batch: Any, number: int) -> Any:
+        def numbered(self: Trainer, batch: Any, number: int) -> Any:
             self.number = number + 1
             return update(self, batch, number)
 
-        Stepper.losses, Stepper.update = sometimes_nan, numbered
+        Trainer.losses, Trainer.update = sometimes_nan, numbered
         result = tiny_run.run(text, out, EXACT)
         assert result.train.step == 50
 
@@ -153,7 +153,7 @@ def fewer_processes_continue(text: Path, folder: Path) -> None:
 
 def long_work_of_the_first_is_waited_for(text: Path, folder: Path) -> None:
     """Preparing text and writing take longer than the others may be silent in a step."""
-    distributed.TIMEOUT = timedelta(seconds=2)
+    distributed.STEP_TIMEOUT = timedelta(seconds=2)
     prepare = job.prepare
 
     def slow_prepare(*args: Any, **options: Any) -> Any:
@@ -198,13 +198,13 @@ def check_and_continue(text: Path, out: Path) -> None:
 
 
 def slowly(work: Callable[[], object]) -> None:
-    update = Stepper.update
+    update = Trainer.update
 
     def paused(*args: Any) -> Any:
         time.sleep(0.02)
         return update(*args)
 
-    Stepper.update = paused
+    Trainer.update = paused
     work()
 
 

@@ -1,7 +1,7 @@
-"""What a step is fed: a batch's distinct words, which of them stands where, what follows, and the sampled words.
+"""The input tensors of a training step: distinct word types, index, state resets, targets and sampled negatives.
 
-Made by the thread that prefetches batches, from arrays alone, so that the device never waits for it; then copied to the
-device at once. Between `stream` and `step` on the data path.
+A prefetching thread builds them from NumPy arrays, so that the device never waits for them; they are then copied to the
+device in one go. On the data path this is between `stream` and `step`.
 """
 
 from __future__ import annotations
@@ -16,82 +16,87 @@ from torch import Tensor
 from elmo.pretrain.data.stream import LMBatch
 from elmo.pretrain.train.sampler import Sample, draw
 
-EVEN = 16  # the number of distinct words is rounded up by at most a part in so many, for graphs to be replayed
+BUCKETS_PER_DOUBLING = 16  # sizes between a power of two and the next, so that few CUDA graphs are needed
 
 
 @dataclass(frozen=True)
-class Feed:
-    """Rows of a batch as tensors; D directions, B rows, T steps, which come first, as the LSTM takes them."""
+class StepInputs:
+    """Some rows of a batch as tensors: R directions, T positions, B rows. T is before B, as the LSTM reads it."""
 
-    types: Tensor  # (N,), the distinct word types; those behind the last one used repeat a word and stand nowhere
-    places: Tensor  # (D, T, B), which of the types is read
-    fresh: Tensor | None  # (D, T, B), the row forgets before this step; None: never
-    targets: Tensor  # (D, T*B), the words that follow
-    sampled: Tensor | None  # (D, S), negatives; None: the whole vocabulary is scored
-    tries: Tensor | None  # (D,), the draws they took
+    types: Tensor  # (N,), the distinct word types; after the last one come repeats of it up to the bucket size
+    type_index: Tensor  # (R, T, B), the index in `types` of the word that is read
+    resets: Tensor | None  # (R, T, B), whether the row's state is zeroed before this position; None: never
+    targets: Tensor  # (R, T*B), the vocabulary ids of the words to predict
+    negatives: Tensor | None  # (R, S), sampled vocabulary ids; None: the softmax scores the full vocabulary
+    num_tries: Tensor | None  # (R,), how many draws the negatives took
 
     @property
     def samples(self) -> list[Sample]:
-        """Each direction's negatives."""
-        if self.sampled is None or self.tries is None:
+        """The negatives of each direction; empty for a full softmax."""
+        if self.negatives is None or self.num_tries is None:
             return []
-        return [Sample(self.sampled[d], self.tries[d]) for d in range(len(self.sampled))]
+        return [Sample(self.negatives[d], self.num_tries[d]) for d in range(len(self.negatives))]
 
     def tensors(self) -> dict[str, Tensor]:
-        """All but what is None."""
+        """Field name -> tensor, without the fields that are None."""
         return {name: value for name, value in vars(self).items() if value is not None}
 
-    def to(self, device: torch.device) -> Feed:
-        return Feed(**vars(self) | {k: v.to(device, non_blocking=True) for k, v in self.tensors().items()})
+    def to(self, device: torch.device) -> StepInputs:
+        """A copy on the device; the copy from pinned memory is asynchronous."""
+        return StepInputs(**vars(self) | {k: v.to(device, non_blocking=True) for k, v in self.tensors().items()})
 
-    def pinned(self) -> Feed:
-        """In memory that a GPU can copy from while others work."""
-        return Feed(**vars(self) | {k: v.pin_memory() for k, v in self.tensors().items()})
+    def pinned(self) -> StepInputs:
+        """A copy in pinned memory, from which a GPU copies asynchronously."""
+        return StepInputs(**vars(self) | {k: v.pin_memory() for k, v in self.tensors().items()})
 
 
-class Feeder:
-    """Makes feeds for a model with so many directions over so many word types; not to be shared by threads."""
+class InputBuilder:
+    """Builds StepInputs for a model of `num_directions` over `num_types` word types. It is not thread-safe.
 
-    def __init__(self, num_types: int, num_directions: int, *, resets: bool, even: bool) -> None:
-        self._number = np.zeros(num_types, dtype=np.int32)
-        self._used = np.zeros(num_types, dtype=bool)
-        self._num_directions, self._resets, self._even = num_directions, resets, even
+    `with_resets`: `resets` is always a tensor, even for a batch without a reset. `bucketed`: the number of distinct
+    types is rounded up by `bucket_size`, so that few shapes occur.
+    """
 
-    def feed(self, batch: LMBatch, rows: slice, samples: list[Sample]) -> Feed:
-        """Some of a batch's rows."""
+    def __init__(self, num_types: int, num_directions: int, *, with_resets: bool, bucketed: bool) -> None:
+        self._index_of_type = np.zeros(num_types, dtype=np.int32)
+        self._is_used = np.zeros(num_types, dtype=bool)
+        self._num_directions, self._with_resets, self._bucketed = num_directions, with_resets, bucketed
+
+    def build(self, batch: LMBatch, rows: slice, samples: list[Sample]) -> StepInputs:
+        """The inputs of the given rows of a batch."""
         directions = [batch.forward, batch.backward][: self._num_directions]
-        inputs = np.stack([d.inputs[rows].T for d in directions])  # (D, T, B)
-        self._used[inputs] = True
-        distinct = np.flatnonzero(self._used).astype(np.int32)  # (N,)
-        self._used[distinct] = False
-        self._number[distinct] = np.arange(len(distinct), dtype=np.int32)
-        if self._even:
-            distinct = np.pad(distinct, (0, even_number(len(distinct)) - len(distinct)), mode="edge")
-        resets = np.stack([d.resets[rows].T for d in directions])  # (D, T, B)
-        targets = np.stack([d.targets[rows].T.reshape(-1) for d in directions])  # (D, T*B)
-        return Feed(
+        inputs = np.stack([d.inputs[rows].T for d in directions])  # (R, T, B)
+        self._is_used[inputs] = True
+        distinct = np.flatnonzero(self._is_used).astype(np.int32)  # (N,)
+        self._is_used[distinct] = False
+        self._index_of_type[distinct] = np.arange(len(distinct), dtype=np.int32)
+        if self._bucketed:
+            distinct = np.pad(distinct, (0, bucket_size(len(distinct)) - len(distinct)), mode="edge")
+        resets = np.stack([d.resets[rows].T for d in directions])  # (R, T, B)
+        targets = np.stack([d.targets[rows].T.reshape(-1) for d in directions])  # (R, T*B)
+        return StepInputs(
             types=torch.from_numpy(distinct),
-            places=torch.from_numpy(self._number[inputs]),
-            fresh=torch.from_numpy(resets) if self._resets or resets.any() else None,
+            type_index=torch.from_numpy(self._index_of_type[inputs]),
+            resets=torch.from_numpy(resets) if self._with_resets or resets.any() else None,
             targets=torch.from_numpy(targets).long(),
-            sampled=torch.stack([sample.ids for sample in samples]) if samples else None,
-            tries=torch.stack([sample.num_tries for sample in samples]) if samples else None,
+            negatives=torch.stack([sample.ids for sample in samples]) if samples else None,
+            num_tries=torch.stack([sample.num_tries for sample in samples]) if samples else None,
         )
 
 
-def even_number(count: int) -> int:
-    """The next of the numbers that graphs are made for: 16 of them between a power of two and the next."""
-    part = max(EVEN, 1 << max(0, count - 1).bit_length()) // (2 * EVEN)
-    return -(-count // max(1, part)) * max(1, part)
+def bucket_size(count: int) -> int:
+    """The count rounded up to the next bucket size; there are 16 sizes between a power of two and the next."""
+    width = max(BUCKETS_PER_DOUBLING, 1 << max(0, count - 1).bit_length()) // (2 * BUCKETS_PER_DOUBLING)
+    return -(-count // max(1, width)) * max(1, width)
 
 
-def draw_samples(vocab_size: int, num_samples: int, seed: int, number: int, num_directions: int) -> list[Sample]:
-    """Negatives of each direction for a step, the same on every process and device."""
-    seeds = [step_seed(seed, number, "negatives", d) for d in range(num_directions)]
-    return [draw(vocab_size, num_samples, one) for one in seeds]
+def draw_samples(vocab_size: int, num_samples: int, seed: int, step: int, num_directions: int) -> list[Sample]:
+    """The negatives of each direction for a step, the same on every process and device."""
+    seeds = [step_seed(seed, step, "negatives", direction) for direction in range(num_directions)]
+    return [draw(vocab_size, num_samples, direction_seed) for direction_seed in seeds]
 
 
-def step_seed(seed: int, number: int, purpose: str, index: int = 0) -> int:
-    """A seed for one purpose of one step that no other step shares."""
-    text = f"{seed}/{number}/{purpose}/{index}".encode()
+def step_seed(seed: int, step: int, purpose: str, index: int = 0) -> int:
+    """The random seed for one purpose of one step: a hash of the run's seed, the step, the purpose and an index."""
+    text = f"{seed}/{step}/{purpose}/{index}".encode()
     return int.from_bytes(hashlib.blake2b(text, digest_size=7).digest(), "little")
