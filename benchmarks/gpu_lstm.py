@@ -25,6 +25,7 @@ from torch import nn
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from elmo.bench.roofline import product_peak
+from elmo.kernels.api import find_kernel
 from elmo.kernels.cuda.graphs import capture_graph
 from elmo.kernels.cuda.steps import ChunkRunner, LayerWeights
 from elmo.model.config import LSTMConfig
@@ -76,6 +77,7 @@ def make_variants(cell_dim: int, proj_dim: int, num_rows: int) -> dict:
         torch.zeros(2, 2, num_rows, cell_dim, device="cuda"),
     )
     fresh = torch.rand(2, num_rows, STEPS, device="cuda") < 0.05
+    fused = find_kernel("bilstm", "cuda", "bfloat16")
     grad = torch.randn(2, num_rows, STEPS, proj_dim, device="cuda", dtype=torch.bfloat16)
     cudnn = nn.ModuleList(nn.LSTM(proj_dim, cell_dim, 2, proj_size=proj_dim) for _ in range(2)).cuda().bfloat16()
     for lstm in cudnn:
@@ -84,11 +86,11 @@ def make_variants(cell_dim: int, proj_dim: int, num_rows: int) -> dict:
 
     def ours_forward() -> None:
         with torch.no_grad():
-            run_stacks(stacks, x, state, fresh)
+            run_stacks(stacks, x, state, fresh, fused=fused)
 
     def ours_forward_backward() -> None:
         stacks.zero_grad(set_to_none=True)
-        out, _ = run_stacks(stacks, x.detach().requires_grad_(), state, fresh)
+        out, _ = run_stacks(stacks, x.detach().requires_grad_(), state, fresh, fused=fused)
         out.backward(grad)
 
     embed = embedding_steps(stacks, config, x)

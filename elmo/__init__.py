@@ -1,9 +1,9 @@
-"""ELMo: deep contextualized word representations (Peters et al. 2018), to install, trust and be fast with.
+"""ELMo: deep contextualized word representations (Peters et al. 2018) in PyTorch.
 
     import elmo
     vectors = elmo.load("model/").embed("The bank of the river .")
 
-Names below are imported when first used, so that `import elmo` stays quick and needs no torch.
+The public names are imported at their first use, so that `import elmo` is fast and needs no torch.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from elmo.model.config import BiLMConfig as BiLMConfig
     from elmo.model.mix import ScalarMix as ScalarMix
 
-_HOMES = {
+_HOMES = {  # public name -> the module that defines it
     "BiLM": "elmo.model.bilm",
     "BiLMConfig": "elmo.model.config",
     "ElmoError": "elmo.errors",

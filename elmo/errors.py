@@ -1,14 +1,14 @@
-"""The few kinds of error a user can meet: what was seen, what was expected, what to do.
+"""The errors for users: each says what was seen, what was expected, and what to do.
 
-`ElmoError` is the one class to catch. The message is one line; `hint` says what to do next. The command line prints
-both and exits with `exit_code` (1: the work failed; 2: it was asked for wrongly).
+`ElmoError` is the class to catch. The message is one line; `hint` says what to do next. The command line prints both
+and exits with `exit_code` (1: the work failed; 2: the command or a setting is wrong).
 """
 
 from __future__ import annotations
 
 
 class ElmoError(Exception):
-    """Anything this package refuses to do, in words for the person who asked."""
+    """The base class of all errors that are meant for users."""
 
     exit_code = 1
 
@@ -22,21 +22,21 @@ class ElmoError(Exception):
 
 
 class ConfigError(ElmoError):
-    """A setting is unknown, out of range, or contradicts another."""
+    """A setting is unknown, of the wrong type, out of range, or contradicts another."""
 
     exit_code = 2
 
 
 class WeightsError(ElmoError):
-    """A model file is missing, damaged, hostile, or not what its options say."""
+    """A model file is missing, damaged, hostile, or does not match its options."""
 
 
 class DataError(ElmoError):
-    """Text or another input file cannot be read as what it should be."""
+    """A text or another input file cannot be read, or is not in the expected format."""
 
 
 class OutputError(ElmoError):
-    """A result could not be written; nothing was left under its final name."""
+    """A result cannot be written; no incomplete file is left under its final name."""
 
 
 class MissingExtra(ElmoError):

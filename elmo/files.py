@@ -1,7 +1,7 @@
-"""Files: opened by what their name ends in, written whole or not at all.
+"""Files: reading with decompression by suffix, atomic writing, locks, checksums, the cache folder, optional modules.
 
-Every writer in the package goes through `atomic_file` or `atomic_folder`, so a reader never sees half a file and a full
-disk is one kind of error. Every text reader goes through `open_bytes`, so .gz, .xz, .bz2 and .zst work everywhere.
+Every writer in the package uses `atomic_file` or `atomic_folder`, so that a reader never sees an incomplete file and a
+full disk is always the same error. Every text reader uses `open_bytes`, so that .gz, .xz, .bz2 and .zst can be read.
 """
 
 from __future__ import annotations
@@ -13,22 +13,30 @@ import glob
 import gzip
 import hashlib
 import importlib
+import json
 import lzma
 import os
 import shutil
+import socket
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, cast
 
-from elmo.errors import DataError, MissingExtra, OutputError
+from elmo.errors import DataError, ElmoError, MissingExtra, OutputError
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]  # checked before use
 
 COMPRESSED = (".gz", ".bz2", ".xz", ".zst")
 
 
 def require_extra(module: str, extra: str, what: str | None = None) -> Any:
-    """An optional module, or one clear error that names the extra to install."""
+    """An optional module; without it, a MissingExtra error that names the extra to install."""
     try:
         return importlib.import_module(module)
     except ImportError as error:
@@ -36,9 +44,9 @@ def require_extra(module: str, extra: str, what: str | None = None) -> Any:
 
 
 def cache_home() -> Path | None:
-    """Where this package keeps things for the user: $ELMO_HOME, $XDG_CACHE_HOME/elmo, or ~/.cache/elmo.
+    """The folder for cached files and models: $ELMO_HOME, $XDG_CACHE_HOME/elmo, or ~/.cache/elmo. It is not created.
 
-    None: there is no home folder, and no entry for this user to take it from. Nothing is made here.
+    None where the user has no home folder, neither in the environment nor in the system's list of users.
     """
     caches = os.environ.get("XDG_CACHE_HOME") or os.path.join("~", ".cache")
     folder = os.path.expanduser(os.environ.get("ELMO_HOME") or os.path.join(caches, "elmo"))
@@ -52,7 +60,7 @@ def open_bytes(path: str | Path) -> IO[bytes]:
     path = Path(path)
     try:
         if path.is_dir():
-            raise DataError(f"{path} is a folder, a file was expected.")
+            raise DataError(f"{path} is a folder; a file was expected.")
         if path.suffix == ".gz":
             return cast(IO[bytes], gzip.open(path, "rb"))
         if path.suffix == ".bz2":
@@ -82,7 +90,7 @@ def _sha256(file: IO[bytes]) -> str:
 
 @contextmanager
 def atomic_file(path: str | Path, *, overwrite: bool = True) -> Iterator[Path]:
-    """A temporary path beside `path`; on a clean exit it is synced and takes the final name, else it is removed."""
+    """A temporary path beside `path`; without an error the file is synced and renamed to `path`, else it is removed."""
     path = Path(path)
     if path.exists() and not overwrite:
         raise OutputError(f"{path} exists.", "Choose another name or pass --overwrite.")
@@ -99,7 +107,7 @@ def atomic_file(path: str | Path, *, overwrite: bool = True) -> Iterator[Path]:
 
 @contextmanager
 def atomic_folder(path: str | Path, *, overwrite: bool = False) -> Iterator[Path]:
-    """A temporary folder beside `path`; on a clean exit its files are synced and it takes the final name."""
+    """A temporary folder beside `path`; without an error its files are synced and it is renamed to `path`."""
     path = Path(path)
     if path.exists() and not overwrite:
         raise OutputError(f"{path} exists.", "Choose another name or pass --overwrite.")
@@ -118,24 +126,51 @@ def atomic_folder(path: str | Path, *, overwrite: bool = False) -> Iterator[Path
         shutil.rmtree(partial, ignore_errors=True)
 
 
+@contextmanager
+def file_lock(path: Path, in_use: str, hint: str, *, shared: bool = False, wait: bool = False) -> Iterator[None]:
+    """Holds an operating-system lock on the file `path`, which ends with the process, however the process ends.
+
+    While another process holds the lock, this waits (`wait`) or raises an OutputError: `in_use` followed by the holder.
+    Holders with `shared` exclude only holders without. Windows has no such lock, so every process is admitted there.
+    """
+    with explain_write(path):
+        file = path.open("a+", encoding="utf-8")
+    with file:
+        if fcntl is not None:
+            operation = (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | (0 if wait else fcntl.LOCK_NB)
+            try:
+                fcntl.flock(file, operation)
+            except BlockingIOError as error:
+                file.seek(0)
+                holder = file.read().strip() or "another process"
+                raise OutputError(f"{in_use} {holder}.", hint) from error
+            except OSError as error:  # the file system has no locks
+                raise OutputError(f"{path}: cannot be locked ({error.strerror or error}).") from error
+        file.seek(0)
+        file.truncate()
+        file.write(f"process {os.getpid()} on {socket.gethostname()}")
+        file.flush()
+        yield
+
+
 def _put_in_place(partial: Path, path: Path) -> None:
-    """Gives a finished folder its name; where it is taken, the two change places in one step if the system can."""
+    """Renames a finished folder; an existing one is exchanged with it in one atomic step if the system can do so."""
     if not path.exists():
         os.replace(partial, path)
         return
     libc = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
     exchange = getattr(libc, "renameat2", None)
-    here, swap = -100, 2  # AT_FDCWD, RENAME_EXCHANGE
-    if exchange is not None and exchange(here, os.fsencode(partial), here, os.fsencode(path), swap) == 0:
+    at_cwd, rename_exchange = -100, 2  # AT_FDCWD, RENAME_EXCHANGE
+    if exchange is not None and exchange(at_cwd, os.fsencode(partial), at_cwd, os.fsencode(path), rename_exchange) == 0:
         return
-    replaced = partial.with_suffix(".replaced")  # a crash right here leaves the old folder under this name
+    replaced = partial.with_suffix(".replaced")  # a crash after the next line leaves the old folder under this name
     os.replace(path, replaced)
     os.replace(partial, path)
     shutil.rmtree(replaced, ignore_errors=True)
 
 
 def _sweep_leftovers(path: Path) -> None:
-    """Removes half-written folders of processes that died while writing `path`."""
+    """Removes incomplete folders of processes that died while they wrote `path`."""
     for leftover in path.parent.glob(f".{glob.escape(path.name)}.*.partial"):
         pid = leftover.name.split(".")[-2]
         if pid.isdigit() and not _is_alive(int(pid)):
@@ -143,7 +178,7 @@ def _sweep_leftovers(path: Path) -> None:
 
 
 def _is_alive(pid: int) -> bool:
-    if os.name == "nt":  # no signal 0 there: leave what may be somebody's
+    if os.name == "nt":  # without signal 0 we cannot know, so the folder is left alone
         return True
     try:
         os.kill(pid, 0)
@@ -156,7 +191,7 @@ def _is_alive(pid: int) -> bool:
 
 @contextmanager
 def explain_write(path: str | Path) -> Iterator[None]:
-    """Turns the many ways a full disk or a forbidden folder shows itself into one OutputError that names the path."""
+    """Turns all errors for a full disk or a read-only folder into an OutputError that names the path."""
     try:
         yield
     except (OSError, RuntimeError) as error:
@@ -165,18 +200,62 @@ def explain_write(path: str | Path) -> Iterator[None]:
         raise OutputError(f"{path}: cannot be written ({_write_reason(error)}).", _free_space(path)) from error
 
 
+def read_json(path: str | Path, *, error: type[ElmoError] = DataError, max_bytes: int = 1 << 20) -> dict[str, Any]:
+    """The JSON object in a file of at most max_bytes. Untrusted files are safe to read: see `parse_json`.
+
+    Whatever is wrong with the file is raised as `error`: DataError for data, WeightsError for a model's files.
+    """
+    path = Path(path)
+    try:
+        if path.exists() and not path.is_file():
+            raise error(f"{path} is not a regular file.", "A JSON file was expected.")
+        num_bytes = path.stat().st_size
+        data = path.read_bytes() if num_bytes <= max_bytes else b""
+    except OSError as reason:
+        raise error(f"{path}: cannot be read ({reason.strerror or reason}).") from reason
+    if num_bytes > max_bytes:
+        raise error(f"{path} has {num_bytes:,} bytes; expected at most {max_bytes:,}.", "Check the path.")
+    return parse_json(data, str(path), error=error)
+
+
+def parse_json(data: bytes, source: str, *, error: type[ElmoError] = DataError) -> dict[str, Any]:
+    """The JSON object in UTF-8 bytes; `source` names them in errors.
+
+    Duplicate keys, NaN, infinity, deep nesting and values other than an object are errors.
+    """
+    try:
+        value = json.loads(data.decode("utf-8-sig"), object_pairs_hook=_unique_keys, parse_constant=_refuse_constant)
+    except RecursionError as reason:
+        raise error(f"{source}: not valid JSON (nested too deeply).") from reason
+    except ValueError as reason:  # bad JSON, bad UTF-8, duplicate keys, NaN, numbers of thousands of digits
+        raise error(f"{source}: not valid JSON ({str(reason)[:200]}).", "Check that it is the right file.") from reason
+    if not isinstance(value, dict):
+        raise error(f"{source}: holds a {type(value).__name__}; expected a JSON object.")
+    return value
+
+
+def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    key, count = Counter(key for key, _ in pairs).most_common(1)[0] if pairs else ("", 1)
+    if count > 1:
+        raise ValueError(f"key {key[:80]!r} occurs {count} times")
+    return dict(pairs)
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is not a JSON number")
+
+
 def _looks_full(error: BaseException) -> bool:
-    # torch.save, h5py and safetensors each report a full disk in words of their own, without an errno
+    # torch.save, h5py and safetensors each have their own message for a full disk, without an errno
     text = str(error).lower()
-    return any(
-        sign in text for sign in ("no space left", "unexpected pos", "file too large", "errno = 28", "can't write")
-    )
+    messages = ("no space left", "unexpected pos", "file too large", "errno = 28", "can't write")
+    return any(message in text for message in messages)
 
 
 def _write_reason(error: BaseException) -> str:
     code = getattr(error, "errno", None)
     if code in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG) or _looks_full(error):
-        return "the disk is full or a size limit was met"
+        return "the disk is full or a size limit is reached"
     return os.strerror(code) if code else str(error).splitlines()[0]
 
 

@@ -1,71 +1,78 @@
-"""How far long work is: a live bar on a terminal, a plain line every few seconds elsewhere, nothing when not wanted.
+"""Progress of long work on standard error: a terminal shows one changing line, a log gets a line every few seconds.
 
-Always on standard error, so that results on standard output stay clean.
+Standard output stays free for results.
 """
 
 from __future__ import annotations
 
+import os
+import shutil
 import sys
 import time
 from types import TracebackType
-from typing import Any
+
+LINE_SECONDS = 5.0  # between two lines where there is no terminal
+REWRITE_SECONDS = 0.1  # between two states of the line on a terminal
 
 
 class Progress:
-    """Counts units of work; shows how many a second and, where the total is known, the time left.
+    """Counts units of work; shows units per second and, where the total is known, the time left.
 
-    `show` None: only on a terminal. True: lines where there is no terminal. False: never.
+    `show` None: only on a terminal. True: on a terminal, or else as lines. False: never.
     """
 
     def __init__(self, label: str, total: int | None, *, unit: str = "words", show: bool | None = None) -> None:
         self.label, self.total, self.unit = label, total, unit
         self.done = 0
-        self._live = show is not False and sys.stderr.isatty()
-        self._lines = bool(show) and not self._live
-        self._bar: Any = None
-        self._task: Any = None
-        self._start = self._said = time.monotonic()
+        is_terminal = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+        self._rewrites = is_terminal and show is not False
+        self._prints_lines = bool(show) and not is_terminal
+        self._start = self._shown = time.monotonic()  # _shown: the time of the last line
 
     def __enter__(self) -> Progress:
-        if self._live:
-            from rich.console import Console
-            from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-
-            columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[rate]}"))
-            console = Console(stderr=True)
-            self._bar = Progress(*columns, TimeElapsedColumn(), TimeRemainingColumn(), console=console, transient=True)
-            self._task = self._bar.add_task(self.label, total=self.total, rate="")
-            self._bar.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._bar is not None:
-            self._bar.stop()
-        if self._lines and kind is None and self._said != self._start:
-            self._say()
+        if self._shown == self._start:  # nothing was shown
+            return
+        if self._rewrites:
+            self._rewrite("")
+        elif kind is None:
+            self._print_line()
 
     def advance(self, amount: int) -> None:
-        """`amount` more units are done."""
+        """Adds `amount` units to those that are done."""
         self.done += amount
-        if self._bar is not None:
-            self._bar.update(self._task, completed=self.done, rate=f"{self.rate:,.0f} {self.unit}/s")
-        elif self._lines and time.monotonic() - self._said >= 5.0:
-            self._say()
+        waited = time.monotonic() - self._shown
+        if self._rewrites and waited >= REWRITE_SECONDS:
+            self._rewrite(self._text())
+        elif self._prints_lines and waited >= LINE_SECONDS:
+            self._print_line()
 
     @property
     def rate(self) -> float:
-        """Units a second since the start."""
+        """Units per second since the start."""
         return self.done / max(time.monotonic() - self._start, 1e-9)
 
-    def _say(self) -> None:
-        self._said = time.monotonic()
-        line = f"{self.label}: {self.done:,} {self.unit}, {self.rate:,.0f} {self.unit}/s"
-        if self.total:
-            line = f"{self.label}: {self.done:,} of {self.total:,} {self.unit}"
-            if self.done >= self.total / 100:  # the first units wait for a whole window: they foretell nothing
-                left = max(self.total - self.done, 0) / max(self.rate, 1e-9)
-                line += f", {self.rate:,.0f}/s, {left:,.0f} s left"
-        sys.stderr.write(line + "\n")
+    def _text(self) -> str:
+        if not self.total:
+            return f"{self.label}: {self.done:,} {self.unit}, {self.rate:,.0f} {self.unit}/s"
+        text = f"{self.label}: {self.done:,} of {self.total:,} {self.unit}"
+        if self.done >= self.total / 100:  # the first units wait for a full batch: their rate predicts nothing
+            left = max(self.total - self.done, 0) / max(self.rate, 1e-9)
+            text += f", {self.rate:,.0f}/s, {left:,.0f} s left"
+        return text
+
+    def _rewrite(self, text: str) -> None:
+        """Replaces the terminal's line; an empty text leaves an empty line."""
+        self._shown = time.monotonic()
+        width = shutil.get_terminal_size().columns - 1
+        sys.stderr.write(f"\r{text[:width]:{width}}" + ("" if text else "\r"))
+        sys.stderr.flush()
+
+    def _print_line(self) -> None:
+        self._shown = time.monotonic()
+        sys.stderr.write(self._text() + "\n")
         sys.stderr.flush()

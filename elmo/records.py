@@ -1,14 +1,15 @@
-"""JSON records of what a command measured: one envelope for all kinds, so that a reader never guesses from keys.
+"""JSON records of measurements: one envelope for all kinds of record, which says what a file holds.
 
-    {"format": "elmo-record", "version": 1, "kind": "perplexity", "command": "elmo perplexity ...", ...}
+    {"format": "elmo-record", "version": 1, "kind": "probe", "command": "elmo probe ...", "versions": {...}, ...}
 
-`make_record` builds a record, `write_record` stores it, `kind_of` says what a file holds. Records written before the
-envelope existed are still recognised, by the keys that each kind had.
+`make_record` builds a record, `write_record` stores it, `format_record` gives its JSON text, and `kind_of` says what a
+file holds. Records that were written before the envelope existed are recognised by their keys.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import platform
 from collections.abc import Mapping
 from importlib import metadata
@@ -20,8 +21,9 @@ from elmo.errors import DataError
 from elmo.files import atomic_file
 
 FORMAT, VERSION = "elmo-record", 1
+_OLD_TASK_FORMAT = "elmo-task-record"  # of task records before the envelope
 
-# kind of record -> the keys by which a record without envelope is recognised
+# kind of record -> the keys that identify it in a record without envelope
 KINDS: dict[str, frozenset[str]] = {
     "task": frozenset({"task", "metric", "seed", "config", "data", "elmo", "dev", "test", "mixes", "best", "curve"}),
     "probe": frozenset({"probe", "vectors", "scores"}),
@@ -36,28 +38,34 @@ KINDS: dict[str, frozenset[str]] = {
 
 
 def make_record(kind: str, values: Mapping[str, Any], *, command: str | None = None) -> dict[str, Any]:
-    """The values in their envelope; `command` is the command line that makes the same record again, if there is one."""
+    """The values in their envelope; `command` is the command line that produces the same record again, if known."""
     assert kind in KINDS, kind
     envelope = {"format": FORMAT, "version": VERSION, "kind": kind, "command": command, "versions": versions()}
-    return envelope | {key: value for key, value in values.items() if key not in envelope}
+    assert not envelope.keys() & values.keys(), "the envelope's keys are not free for values"
+    return {**envelope, **values}
 
 
 def versions() -> dict[str, str]:
-    """Versions of what numbers depend on: this package, its libraries, Python. Imports none of them."""
-    known = {"elmo": __version__, "python": platform.python_version()}
+    """Versions of this package, of Python, and of the libraries that numbers depend on. Imports none of them."""
+    installed = {"elmo": __version__, "python": platform.python_version()}
     for library in ("torch", "numpy"):
         try:
-            known[library] = metadata.version(library)
+            installed[library] = metadata.version(library)
         except metadata.PackageNotFoundError:
             continue
-    return known
+    return installed
+
+
+def format_record(record: Mapping[str, Any]) -> str:
+    """A record as one line of JSON in ASCII; NaN and infinity, which JSON does not have, are null."""
+    return json.dumps(_finite(record), allow_nan=False)
 
 
 def write_record(path: str | Path, record: Mapping[str, Any]) -> None:
-    """Writes a record as JSON, whole or not at all."""
-    text = json.dumps(record, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    """Writes a record as a JSON file, completely or not at all; NaN and infinity are null."""
+    text = json.dumps(_finite(record), indent=1, ensure_ascii=False, allow_nan=False)
     with atomic_file(path) as partial:
-        partial.write_text(text, encoding="utf-8")
+        partial.write_text(text + "\n", encoding="utf-8")
 
 
 def kind_of(values: Any) -> str | None:
@@ -68,9 +76,19 @@ def kind_of(values: Any) -> str | None:
         kind = values.get("kind")
         if values.get("version") != VERSION or kind not in KINDS:
             raise DataError(
-                f"a record of kind {kind!r}, version {values.get('version')!r}; this elmo reads version {VERSION} "
-                f"of {', '.join(KINDS)}.",
+                f"The record is of kind {kind!r}, version {values.get('version')!r}; expected version {VERSION} "
+                f"of one of {', '.join(KINDS)}.",
                 "Read it with the elmo version that wrote it, or run its command again.",
             )
         return str(kind)
+    if values.get("format") == _OLD_TASK_FORMAT:
+        return "task"
     return next((kind for kind, keys in KINDS.items() if keys <= values.keys()), None)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

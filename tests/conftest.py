@@ -1,11 +1,13 @@
-"""Settings for every test: two torch threads, and hypothesis without deadlines (and without chance in CI)."""
+"""Settings for all tests: two torch threads, and hypothesis without deadlines (and without randomness in CI)."""
 
 from __future__ import annotations
 
 import os
 import signal
 
-if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # started in the background of a shell; tests send it to children
+if (
+    signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+):  # started in the background of a shell; tests send SIGINT to child processes
     signal.signal(signal.SIGINT, signal.default_int_handler)
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # before torch is imported; see elmo/cli/main.py
 os.environ.setdefault("GOMP_SPINCOUNT", "0")
@@ -14,6 +16,6 @@ import hypothesis
 import torch
 
 torch.set_num_threads(2)
-hypothesis.settings.register_profile("here", deadline=None)
+hypothesis.settings.register_profile("local", deadline=None)
 hypothesis.settings.register_profile("ci", deadline=None, derandomize=True)
-hypothesis.settings.load_profile("ci" if os.environ.get("CI") else "here")
+hypothesis.settings.load_profile("ci" if os.environ.get("CI") else "local")

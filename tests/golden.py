@@ -1,4 +1,4 @@
-"""The published fixtures and small models made from them, for tests of every room."""
+"""The published fixtures and small models made from them, for the tests of all packages."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from elmo.text.indexer import ByteIndexer
 from elmo.weights.model_parts import ModelParts, build
 from elmo.weights.names import from_arrays
 from elmo.weights.options import config_from_options
-from elmo.weights.published import read_pair
+from elmo.weights.published import read_published
 
 FIXTURES = Path(__file__).parents[1] / "elmo" / "golden"
 GOLDEN = {"allennlp": "sentences.json", "bilm-tf": "lm_embeddings_sentences.json"}
@@ -30,7 +30,7 @@ SENTENCES = [
 
 
 def golden_parts(kind: str) -> ModelParts:
-    return read_pair(FIXTURES / kind / "options.json", FIXTURES / kind / "lm_weights.hdf5")
+    return read_published(FIXTURES / kind / "options.json", FIXTURES / kind / "lm_weights.hdf5")
 
 
 def golden_model(kind: str) -> BiLM:
@@ -42,7 +42,7 @@ def golden_embedder(kind: str, **options: Any) -> Embedder:
 
 
 def golden_batches(kind: str) -> Iterator[tuple[list[list[str]], list[np.ndarray]]]:
-    """Ten batches of three sentences and the top layer (n, 2P) expected of each sentence, state carried by row."""
+    """Ten batches of three sentences and the expected top layer (n, 2P) of each sentence; rows carry their state."""
     sentences = json.loads((FIXTURES / kind / GOLDEN[kind]).read_text())
     files = [h5py.File(FIXTURES / kind / f"lm_embeddings_{k}.hdf5") for k in range(3)]
     for b in range(10):
@@ -51,7 +51,7 @@ def golden_batches(kind: str) -> Iterator[tuple[list[list[str]], list[np.ndarray
 
 
 def random_bilm(seed: int, **choices: Any) -> tuple[dict[str, Any], dict[str, np.ndarray], BiLM]:
-    """A model drawn by the oracle, as options, arrays and network."""
+    """A random model of the oracle, as options, arrays and network."""
     options, weights = oracle.random_model(np.random.default_rng(seed), **choices)
     config = config_from_options(
         options, "random", num_words=len(weights["embedding"]) if "embedding" in weights else None

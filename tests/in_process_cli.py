@@ -1,4 +1,4 @@
-"""The command line inside the test's own process: the same `main`, without the seconds a new one needs."""
+"""Runs the command line in the test's own process, which saves the seconds that a new process needs."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from elmo.cli.main import main
 
 
 class Done(NamedTuple):
-    """What a run left: exit code and everything printed."""
+    """The result of a run: exit code and printed text."""
 
     returncode: int
     stdout: str
     stderr: str
 
 
-def elmo_inside(capsys: Any, *words: str) -> Done:
-    """Runs `elmo WORDS` here."""
+def elmo_inside(capsys: Any, *arguments: str) -> Done:
+    """Runs `elmo ARGUMENTS` in this process."""
     handler = signal.getsignal(signal.SIGTERM)
     capsys.readouterr()
-    with pytest.raises(SystemExit) as end:
-        main(list(words))
+    with pytest.raises(SystemExit) as exit_info:
+        main(list(arguments))
     signal.signal(signal.SIGTERM, handler)
     printed = capsys.readouterr()
-    return Done(int(end.value.code or 0), printed.out, printed.err)
+    return Done(int(exit_info.value.code or 0), printed.out, printed.err)

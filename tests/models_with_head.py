@@ -1,4 +1,4 @@
-"""A model of random weights that can score words, too."""
+"""A tiny model with random weights and a softmax, for tests that score words."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from elmo.weights.lookup import tiny_random
 from elmo.weights.model_parts import ModelParts
 
 
-def scored(seed: int = 2018) -> ModelParts:
-    """tiny-random with a softmax of eleven words."""
+def tiny_with_head(seed: int = 2018) -> ModelParts:
+    """The model tiny-random with a softmax of eleven words."""
     parts = tiny_random(seed)
     rng = np.random.default_rng(seed)
-    rows = {
+    head = {
         "head.weight": torch.from_numpy(rng.standard_normal((11, 64), dtype=np.float32)),
         "head.bias": torch.ones(11),
     }
     config = dataclasses.replace(parts.config, head=HeadConfig(vocab_size=11))
-    return dataclasses.replace(parts, config=config, tensors=parts.tensors | rows, vocab=tuple(VOCAB))
+    return dataclasses.replace(parts, config=config, tensors=parts.tensors | head, vocab=tuple(VOCAB))

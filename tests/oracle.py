@@ -1,15 +1,16 @@
-"""A slow, plain biLM in NumPy float64: the book of truth that the fast code is compared with.
+"""The oracle: a slow, simple biLM in NumPy float64, with which the fast code is compared.
 
-It shares no code with the elmo package and knows only the published file layout. One sentence is one row; nothing is
-padded or batched; every recurrence is a visible loop. Arrays keep their published names in a flat dict, for example
-"char_embed", "CNN/W_cnn_0" or "RNN_0/RNN/MultiRNNCell/Cell0/LSTMCell/W_0". Options are the published options.json.
+It shares no code with the elmo package and uses only the published file layout. One sentence is one row, without
+padding and batching; every recurrence is an explicit loop. Arrays have their published names in a flat dict, for
+example "char_embed", "CNN/W_cnn_0" or "RNN_0/RNN/MultiRNNCell/Cell0/LSTMCell/W_0". Options are the published
+options.json.
 
     options, weights = load("options.json", "weights.hdf5")
     layers, state = run(options, weights, [["The", "cat", "sat", "."]])     # layers[0]: (L+1, 4 + 2, 2P)
 
-It is long because it is one closed world: files, ids, the network, what stands on top, and (last) random models to test
-with. Letters in shapes: T tokens with boundaries, C characters a token, E character vector, F filters, P projection,
-H cell, L layers, D = 2P (P when unidirectional), V vocabulary, n tokens without boundaries.
+It is one long file so that it is self-contained: files, ids, the network, the layer mix and the language model, and
+random models for tests. Letters in shapes: T tokens with boundaries, C characters per token, E character vector,
+F filters, P projection, H cell, L layers, D = 2P (P when unidirectional), V vocabulary, n tokens without boundaries.
 """
 
 from __future__ import annotations
@@ -36,17 +37,17 @@ def load(options_path: str | Path, weights_path: str | Path) -> tuple[Options, W
     options = json.loads(Path(options_path).read_text(encoding="utf-8"))
     weights: Weights = {}
 
-    def keep(name: str, item: h5py.Dataset | h5py.Group) -> None:
+    def store(name: str, item: h5py.Dataset | h5py.Group) -> None:
         if isinstance(item, h5py.Dataset):
             weights[name] = item[...]
 
     with h5py.File(weights_path, "r") as file:
-        file.visititems(keep)
+        file.visititems(store)
     return options, weights
 
 
 def write(folder: str | Path, options: Options, weights: Weights) -> tuple[Path, Path]:
-    """Writes options.json and weights.hdf5 (float32) into an existing folder; gives their paths."""
+    """Writes options.json and weights.hdf5 (float32) to an existing folder and returns their paths."""
     options_path, weights_path = Path(folder) / "options.json", Path(folder) / "weights.hdf5"
     options_path.write_text(json.dumps(options, indent=2), encoding="utf-8")
     with h5py.File(weights_path, "w") as file:
@@ -59,28 +60,28 @@ def write(folder: str | Path, options: Options, weights: Weights) -> tuple[Path,
 
 
 def char_ids(tokens: list[str], max_chars: int) -> np.ndarray:
-    """Character ids (n+2, max_chars): a row for <S>, one per token, a row for </S>. Shifted by +1, 0 = no character.
+    """Character ids (n+2, max_chars): a row for <S>, one per token, a row for </S>. Shifted by +1, 0 = padding.
 
-    "<S>" and "</S>" among the tokens become the boundary rows too. Tokens are cut to max_chars - 2 UTF-8 bytes.
+    The tokens "<S>" and "</S>" also become boundary rows. Tokens are cut to max_chars - 2 UTF-8 bytes.
     """
     rows = []
     for token in ["<S>", *tokens, "</S>"]:
         if token == "<S>":
-            inside = [BEGIN_SENTENCE]
+            characters = [BEGIN_SENTENCE]
         elif token == "</S>":
-            inside = [END_SENTENCE]
+            characters = [END_SENTENCE]
         else:
-            inside = list(token.encode("utf-8", "ignore")[: max_chars - 2])
-        row = [BEGIN_WORD, *inside, END_WORD]
+            characters = list(token.encode("utf-8", "ignore")[: max_chars - 2])
+        row = [BEGIN_WORD, *characters, END_WORD]
         row += [PADDING] * (max_chars - len(row))
         rows.append([i + 1 for i in row])
     return np.array(rows, dtype=np.int64)
 
 
 def vocab_ids(tokens: list[str], vocab: list[str]) -> np.ndarray:
-    """Line numbers (n+2,) of <S>, the tokens and </S> in the vocabulary, unshifted: these are the softmax targets.
+    """Line numbers (n+2,) of <S>, the tokens and </S> in the vocabulary, not shifted: the softmax targets.
 
-    A word not in the vocabulary is <UNK>; -1 where <S>, </S> or <UNK> itself is missing.
+    A word outside the vocabulary is <UNK>; -1 if <S>, </S> or <UNK> itself is missing.
     """
     number = {word: k for k, word in enumerate(vocab)}
     unknown = number.get("<UNK>", -1)
@@ -89,7 +90,7 @@ def vocab_ids(tokens: list[str], vocab: list[str]) -> np.ndarray:
 
 
 def input_ids(options: Options, tokens: list[str], vocab: list[str] | None) -> np.ndarray:
-    """What the token layer reads: (n+2, C) characters, or (n+2,) words; both shifted by +1."""
+    """The input of the token encoder: (n+2, C) characters or (n+2,) words, both shifted by +1."""
     if "char_cnn" in options:
         return char_ids(tokens, options["char_cnn"]["max_characters_per_token"])
     if vocab is None:
@@ -101,9 +102,9 @@ def input_ids(options: Options, tokens: list[str], vocab: list[str] | None) -> n
 
 
 def token_vectors(options: Options, weights: Weights, ids: np.ndarray) -> np.ndarray:
-    """Context-free vectors (T, P) of shifted ids: (T, C) characters, or (T,) words of a model without char_cnn.
+    """Context-independent vectors (T, P) of shifted ids: (T, C) characters, or (T,) words if there is no char_cnn.
 
-    Padding characters are ordinary characters here. A row of zeros has zero character vectors, so act(bias) goes in.
+    Padding characters are ordinary characters here. A row of zeros has zero vectors, so its features are act(bias).
     """
     if "char_cnn" not in options:
         table = weights["embedding"].astype(np.float64)  # (V, P)
@@ -133,7 +134,7 @@ def token_vectors(options: Options, weights: Weights, ids: np.ndarray) -> np.nda
 
     for k in range(cnn.get("n_highway") or 0):
         w = {name: weights[f"CNN_high_{k}/{name}"].astype(np.float64) for name in HIGHWAY}
-        gate = sigmoid(x @ w["W_carry"] + w["b_carry"])  # "carry" in the file is the share of the new value
+        gate = sigmoid(x @ w["W_carry"] + w["b_carry"])  # "carry" in the file is the weight of the new value
         x = gate * relu(x @ w["W_transform"] + w["b_transform"]) + (1.0 - gate) * x
 
     if x.shape[1] != options["lstm"]["projection_dim"]:
@@ -153,7 +154,7 @@ def num_layers(options: Options) -> int:
 
 
 def cell_prefix(options: Options, weights: Weights, direction: int, layer: int) -> str:
-    """Start of the names of one LSTM cell; files dumped with one layer or one direction lack a level each."""
+    """The prefix of the names of one LSTM cell. A dump with one layer or one direction has one level less for each."""
     names = [f"RNN_{direction}/RNN/MultiRNNCell/Cell{layer}/LSTMCell"]
     if num_layers(options) == 1:
         names.append(f"RNN_{direction}/RNN/LSTMCell")
@@ -168,7 +169,7 @@ def cell_prefix(options: Options, weights: Weights, direction: int, layer: int) 
 def lstm_layer(
     options: Options, weights: Weights, direction: int, layer: int, x: np.ndarray, state: tuple[np.ndarray, np.ndarray]
 ) -> tuple[np.ndarray, tuple[np.ndarray, np.ndarray]]:
-    """Outputs (T, P) and last (h, c) of one layer over x (T, P) in the order given; outputs have the residual."""
+    """Outputs (T, P), with the residual, and last (h, c) of one layer over x (T, P) in the given order."""
     lstm = options["lstm"]
     prefix = cell_prefix(options, weights, direction, layer)
     kernel = weights[f"{prefix}/W_0"].astype(np.float64)  # (P + P, 4H): input rows first; columns i, j, f, o
@@ -183,16 +184,16 @@ def lstm_layer(
         h = sigmoid(o) * np.tanh(c)
         if projected:
             h = h @ weights[f"{prefix}/W_P_0"].astype(np.float64)  # (P,)
-            h = clip(h, lstm.get("proj_clip"))  # without a projection nothing is clipped here
+            h = clip(h, lstm.get("proj_clip"))  # without a projection, h is not clipped
         residual = layer > 0 and lstm.get("use_skip_connections", False)
-        outputs.append(h + x_t if residual else h)  # the recurrent h never has the residual
+        outputs.append(h + x_t if residual else h)  # the recurrent h does not include the residual
     return np.array(outputs), (h, c)
 
 
 def lstm_stack(
     options: Options, weights: Weights, direction: int, x: np.ndarray, state: list[tuple[np.ndarray, np.ndarray]]
 ) -> tuple[list[np.ndarray], list[tuple[np.ndarray, np.ndarray]]]:
-    """Outputs [(T, P)] and last states of every layer of one direction, reading x (T, P) from first row to last."""
+    """Outputs [(T, P)] and last states of all layers of one direction, over x (T, P) from first row to last."""
     outputs, last = [], []
     for layer in range(num_layers(options)):
         x, layer_state = lstm_layer(options, weights, direction, layer, x, state[layer])
@@ -202,7 +203,7 @@ def lstm_stack(
 
 
 def zero_state(options: Options) -> RowState:
-    """The state of a row that has read nothing."""
+    """The state of a row before its first token."""
     lstm = options["lstm"]
     return [
         [(np.zeros(lstm["projection_dim"]), np.zeros(lstm["dim"])) for _ in range(num_layers(options))]
@@ -213,7 +214,7 @@ def zero_state(options: Options) -> RowState:
 def run_ids(
     options: Options, weights: Weights, ids: np.ndarray, state: RowState | None = None
 ) -> tuple[np.ndarray, RowState]:
-    """All layers (L+1, T, D) and last state of one row of shifted ids, boundaries already among them."""
+    """All layers (L+1, T, D) and last state of one row of shifted ids that include the boundaries."""
     state = zero_state(options) if state is None else state
     x = token_vectors(options, weights, ids)  # (T, P)
     forward, last = lstm_stack(options, weights, 0, x, state[0])
@@ -221,8 +222,8 @@ def run_ids(
         return np.array([x, *forward]), [last]
     backward, backward_last = lstm_stack(options, weights, 1, x[::-1], state[1])
     layers = [np.concatenate([x, x], axis=1)]  # (T, D)
-    for ahead, back in zip(forward, backward, strict=True):
-        layers.append(np.concatenate([ahead, back[::-1]], axis=1))
+    for forward_layer, backward_layer in zip(forward, backward, strict=True):
+        layers.append(np.concatenate([forward_layer, backward_layer[::-1]], axis=1))
     return np.array(layers), [last, backward_last]
 
 
@@ -235,8 +236,8 @@ def run(
 ) -> tuple[list[np.ndarray], list[RowState]]:
     """Layers (L+1, n+2, D) of each sentence, boundary positions included, and the state of every row.
 
-    Sentence k starts from state[k] (zeros where there is none). The state given is not changed; its rows beyond the
-    number of sentences are handed on. Forward state is the one after </S>, backward state the one after <S>.
+    Sentence k starts from state[k] (zeros if there is none). The argument `state` is not changed; rows without a
+    sentence are returned as they are. The forward state is that after </S>, the backward state that after <S>.
     """
     rows = list(state or [])
     rows += [zero_state(options) for _ in range(len(sentences) - len(rows))]
@@ -247,7 +248,7 @@ def run(
     return outputs, rows
 
 
-# ---- on top ----
+# ---- layer mix and language model ----
 
 
 def mix(
@@ -261,8 +262,8 @@ def mix(
 ) -> np.ndarray:
     """gamma * sum_l softmax(w)_l * layers_l for layers (L+1, ..., D) and a mask (...) of true positions.
 
-    layer_norm="batch": one mean and variance a layer over all true positions and features; applied to masked positions
-    too. top_only: gamma * layers[-1], without w and without layer norm.
+    layer_norm="batch": one mean and variance per layer over all true positions and features, applied to masked
+    positions as well. top_only: gamma * layers[-1], without w and without layer norm.
     """
     layers = np.asarray(layers, dtype=np.float64)
     if top_only:
@@ -270,13 +271,13 @@ def mix(
     if layer_norm not in (None, "batch"):
         raise ValueError(f"layer_norm={layer_norm!r}, expected None or 'batch'")
     w = np.asarray(w, dtype=np.float64)
-    shares = np.exp(w - w.max()) / np.exp(w - w.max()).sum()  # (L+1,)
+    mix_weights = np.exp(w - w.max()) / np.exp(w - w.max()).sum()  # (L+1,)
     total = np.zeros(layers.shape[1:])
-    for share, layer in zip(shares, layers, strict=True):
+    for weight, layer in zip(mix_weights, layers, strict=True):
         if layer_norm == "batch":
-            real = layer[np.asarray(mask, dtype=bool)]  # (true positions, D)
-            layer = (layer - real.mean()) / np.sqrt(real.var() + eps)
-        total += share * layer
+            valid = layer[np.asarray(mask, dtype=bool)]  # (true positions, D)
+            layer = (layer - valid.mean()) / np.sqrt(valid.var() + eps)
+        total += weight * layer
     return gamma * total
 
 
@@ -289,11 +290,11 @@ def lm_log_probs(
     softmax_b: np.ndarray,
     state: RowState | None = None,
 ) -> tuple[np.ndarray, np.ndarray | None, RowState]:
-    """Natural-log probabilities of one sentence, forward (n+1,) and backward (n+1,), and the stream's next state.
+    """Log-probabilities (nats) of one sentence, forward (n+1,) and backward (n+1,), and the state for the next one.
 
     With <S> at position 0 and </S> at n+1: forward[k] is log p(token k+1 | tokens 0..k), backward[k] is
     log p(token k | tokens k+1..n+1), k = 0..n. As in training, </S> is never a forward input nor <S> a backward one, so
-    the state handed on differs from run's. Unknown words are spelled on input and <UNK> as a target.
+    the returned state differs from that of `run`. An unknown word is read by its characters and predicted as <UNK>.
     """
     state = zero_state(options) if state is None else state
     targets = vocab_ids(tokens, vocab)  # (n+2,)
@@ -301,21 +302,21 @@ def lm_log_probs(
         raise ValueError("the vocabulary lacks <S>, </S> or <UNK>")
     x = token_vectors(options, weights, input_ids(options, tokens, vocab))  # (n+2, P)
 
-    def picked(top: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+    def target_log_probs(top: np.ndarray, ids: np.ndarray) -> np.ndarray:
         logits = top @ softmax_w.astype(np.float64).T + softmax_b.astype(np.float64)  # (n+1, V)
         logits = logits - logits.max(axis=1, keepdims=True)
-        return logits[np.arange(len(wanted)), wanted] - np.log(np.exp(logits).sum(axis=1))
+        return logits[np.arange(len(ids)), ids] - np.log(np.exp(logits).sum(axis=1))
 
     outputs, last = lstm_stack(options, weights, 0, x[:-1], state[0])
-    forward = picked(outputs[-1], targets[1:])
+    forward = target_log_probs(outputs[-1], targets[1:])
     if num_directions(options) == 1:
         return forward, None, [last]
     outputs, backward_last = lstm_stack(options, weights, 1, x[:0:-1], state[1])  # positions n+1, n, ..., 1
-    backward = picked(outputs[-1], targets[-2::-1])[::-1]
+    backward = target_log_probs(outputs[-1], targets[-2::-1])[::-1]
     return forward, backward, [last, backward_last]
 
 
-# ---- small functions ----
+# ---- elementary functions ----
 
 HIGHWAY = ("W_carry", "b_carry", "W_transform", "b_transform")
 
@@ -336,7 +337,7 @@ def clip(x: np.ndarray, limit: float | None) -> np.ndarray:
 
 
 def random_model(rng: np.random.Generator, **choices: Any) -> tuple[Options, Weights]:
-    """Options and float32 weights (published names); what is not among the choices is drawn.
+    """Options and float32 weights (published names); what is not in `choices` is drawn at random.
 
     Drawn: char_input, max_chars, char_dim, filters, activation, n_highway, cnn_projection (False: F == P; not used when
     filters are chosen), projection_dim, lstm_projection (False: H == P), dim, n_layers, skip, cell_clip, proj_clip.
@@ -350,15 +351,15 @@ def random_model(rng: np.random.Generator, **choices: Any) -> tuple[Options, Wei
         raise TypeError(f"unknown choices: {sorted(unknown)}")
 
     def choose(name: str, *values: Any) -> Any:
-        drawn = values[rng.integers(len(values))]  # drawn even when chosen, so that other draws stay the same
+        drawn = values[rng.integers(len(values))]  # always drawn, so that a choice does not change the other draws
         return choices.get(name, drawn)
 
     projection_dim = choose("projection_dim", 2, 4, 6)
-    times = 3 if choose("lstm_projection", True, True, False) else 1
+    factor = 3 if choose("lstm_projection", True, True, False) else 1
     options: Options = {
         "bidirectional": choices.get("bidirectional", True),
         "lstm": {
-            "dim": choices.get("dim", projection_dim * times),
+            "dim": choices.get("dim", projection_dim * factor),
             "projection_dim": projection_dim,
             "n_layers": choose("n_layers", 1, 2, 3),
             "use_skip_connections": choose("skip", True, False),
@@ -373,7 +374,7 @@ def random_model(rng: np.random.Generator, **choices: Any) -> tuple[Options, Wei
         if "filters" not in choices and not cnn_projection:
             filters = [[1, 1], [4, projection_dim - 1]]
         elif "filters" not in choices:
-            filters = [*filters, [2, projection_dim]]  # the format wants F > P where there is a projection
+            filters = [*filters, [2, projection_dim]]  # the format requires F > P if there is a projection
         options["char_cnn"] = {
             "activation": choose("activation", "relu", "tanh"),
             "embedding": {"dim": choose("char_dim", 3, 4)},
@@ -394,7 +395,7 @@ def random_model(rng: np.random.Generator, **choices: Any) -> tuple[Options, Wei
 def weight_shapes(
     options: Options, vocab_size: int = 0, softmax: bool = False, dumped_names: bool = False
 ) -> dict[str, tuple[int, ...]]:
-    """Name -> shape of every dataset that the published layout has for these options."""
+    """name -> shape of every dataset in the published layout for these options."""
     lstm = options["lstm"]
     dim, projection_dim, n_layers = lstm["dim"], lstm["projection_dim"], lstm["n_layers"]
     shapes: dict[str, tuple[int, ...]] = {}
@@ -432,7 +433,7 @@ def weight_shapes(
 
 
 def random_array(rng: np.random.Generator, name: str, shape: tuple[int, ...]) -> np.ndarray:
-    """float32 values around the size that keeps activations near 1, so that gates move and clips bind."""
+    """float32 values of a size that keeps activations near 1, so that gates vary and clips take effect."""
     values = rng.standard_normal(shape)
     if name.endswith("/b_carry"):
         values = values - 1.0

@@ -1,4 +1,4 @@
-"""Random models of the oracle's, written to disk in the published layout, for tests of readers and writers."""
+"""Writes random models of the oracle to disk in the published layout, for tests of readers and writers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SENTENCES = [["the", "cat", "sat", "."], ["a", "ünï", "unheard-of", "mat"], ["
 def write_model(
     folder: Path, seed: int = 0, *, vocab: bool = False, **choices: Any
 ) -> tuple[oracle.Options, oracle.Weights]:
-    """Makes the folder with options.json, weights.hdf5 and, if asked for, vocab.txt of the oracle's eleven words."""
+    """Writes options.json, weights.hdf5 and, with `vocab`, vocab.txt with the oracle's eleven words into the folder."""
     folder.mkdir(parents=True, exist_ok=True)
     options, weights = oracle.random_model(np.random.default_rng(seed), **choices)
     oracle.write(folder, options, weights)

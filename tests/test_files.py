@@ -1,4 +1,4 @@
-"""Files are written whole or not at all, whatever happens in between."""
+"""Files: atomic writing, decompression by suffix, locks, checksums, errors for users."""
 
 from __future__ import annotations
 
@@ -6,15 +6,18 @@ import os
 import subprocess
 import sys
 import textwrap
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from elmo.errors import DataError, MissingExtra, OutputError
-from elmo.files import atomic_file, atomic_folder, open_bytes, require_extra, sha256_file
+from elmo.files import atomic_file, atomic_folder, file_lock, open_bytes, require_extra, sha256_file
 
 
-def test_a_file_appears_only_when_it_is_whole(tmp_path: Path) -> None:
+def test_a_file_appears_only_when_it_is_complete(tmp_path: Path) -> None:
     target = tmp_path / "out.txt"
     with atomic_file(target) as partial:
         partial.write_text("half")
@@ -32,7 +35,7 @@ def _write_and_fail(target: Path) -> None:
         raise ZeroDivisionError
 
 
-def test_a_folder_is_swapped_whole(tmp_path: Path) -> None:
+def test_a_folder_is_replaced_in_one_step(tmp_path: Path) -> None:
     target = tmp_path / "model"
     for number in range(3):
         with atomic_folder(target, overwrite=True) as partial:
@@ -43,7 +46,7 @@ def test_a_folder_is_swapped_whole(tmp_path: Path) -> None:
         pass
 
 
-def test_what_a_dead_process_left_is_swept(tmp_path: Path) -> None:
+def test_leftovers_of_a_dead_process_are_removed(tmp_path: Path) -> None:
     code = textwrap.dedent(
         f"""
         import os
@@ -60,7 +63,7 @@ def test_what_a_dead_process_left_is_swept(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == ["model"]
 
 
-def test_a_forbidden_or_missing_place_is_one_kind_of_error(tmp_path: Path) -> None:
+def test_a_read_only_or_missing_folder_is_an_output_error(tmp_path: Path) -> None:
     with (
         pytest.raises(OutputError, match="cannot be written"),
         atomic_file(tmp_path / "no" / "such" / "file") as partial,
@@ -84,7 +87,7 @@ def test_files_open_by_their_suffix(tmp_path: Path, suffix: str) -> None:
         assert file.read() == data
 
 
-def test_a_folder_or_nothing_is_no_file(tmp_path: Path) -> None:
+def test_a_folder_or_a_missing_file_is_a_data_error(tmp_path: Path) -> None:
     for path in (tmp_path, tmp_path / "missing"):
         with pytest.raises(DataError):
             open_bytes(path)
@@ -98,3 +101,61 @@ def test_a_missing_extra_says_what_to_install() -> None:
 def test_sha256_is_that_of_the_bytes(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"abc")
     assert sha256_file(tmp_path / "a").startswith("ba7816bf8f01cfea")
+
+
+HOLDER = """
+import sys
+from pathlib import Path
+from elmo.files import file_lock
+with file_lock(Path(sys.argv[1]), "x", "y", shared=sys.argv[2] == "shared"):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+@contextmanager
+def other_process_holds(path: Path, kind: str = "alone") -> Iterator[subprocess.Popen[str]]:
+    """A process that holds the lock until its input ends."""
+    command = [sys.executable, "-c", HOLDER, str(path), kind]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[1]
+    ) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "held\n"
+        yield holder
+        holder.kill()
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no such lock")
+def test_a_lock_names_its_holder_and_ends_with_the_process(tmp_path: Path) -> None:
+    path = tmp_path / "lock"
+    with other_process_holds(path) as holder:
+        with pytest.raises(OutputError, match=f"^out is in use by process {holder.pid} on .*\n  Wait for it"):
+            with file_lock(path, "out is in use by", "Wait for it."):
+                pass
+    with file_lock(path, "out is in use by", "Wait for it."):  # the holder was killed
+        assert path.read_text().startswith(f"process {os.getpid()} on ")
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no such lock")
+def test_shared_locks_exclude_only_exclusive_locks(tmp_path: Path) -> None:
+    path = tmp_path / "lock"
+    with other_process_holds(path, "shared"):
+        with file_lock(path, "out is in use by", "", shared=True):
+            pass
+        with pytest.raises(OutputError, match="out is in use by"), file_lock(path, "out is in use by", ""):
+            pass
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no such lock")
+def test_waiting_for_a_lock_ends_when_it_is_free(tmp_path: Path) -> None:
+    path = tmp_path / "lock"
+    with other_process_holds(path) as holder:
+        threading.Thread(target=holder.kill).start()
+        with file_lock(path, "", "", wait=True):
+            assert holder.wait() != 0
+
+
+def test_a_lock_in_a_folder_that_is_missing_is_an_output_error(tmp_path: Path) -> None:
+    with pytest.raises(OutputError, match="cannot be written"), file_lock(tmp_path / "no" / "lock", "", ""):
+        pass

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from in_process_cli import elmo_inside
-from models_with_head import scored
+from models_with_head import tiny_with_head
 
 from elmo.weights.store import save_store
 
@@ -48,7 +48,7 @@ def means(mean: float) -> dict[str, float]:
 @pytest.fixture
 def run_folder(tmp_path) -> Path:
     """A folder with a run, its stored model and an empty folder for records."""
-    save_store(tmp_path / "model", scored(), storage="int8")
+    save_store(tmp_path / "model", tiny_with_head(), storage="int8")
     (tmp_path / "run").mkdir()
     (tmp_path / "records").mkdir()
     (tmp_path / "run" / "config.toml").write_text(RUN_CONFIG)

@@ -15,7 +15,7 @@ from in_process_cli import elmo_inside
 import elmo
 from elmo.embed.lm import LanguageModel
 from elmo.weights.formats import read_model
-from elmo.weights.model_folders import SHIPPED, shipped_model
+from elmo.weights.model_folders import SHIPPED_FOLDER, shipped_model
 from elmo.weights.store import read_store
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -29,7 +29,7 @@ def embedder() -> elmo.Embedder:
 
 
 def test_the_package_is_small_enough_for_a_wheel():
-    files = [path for path in SHIPPED.parent.rglob("*") if path.is_file() and "__pycache__" not in path.parts]
+    files = [path for path in SHIPPED_FOLDER.parent.rglob("*") if path.is_file() and "__pycache__" not in path.parts]
     assert sum(path.stat().st_size for path in files) <= 60_000_000
 
 

@@ -5,17 +5,16 @@ The name of the file is a checksum of the model, the layers and the text, so tha
 
 from __future__ import annotations
 
-import hashlib
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 
-from elmo.embed.disk_cache import cached_array
+from elmo.embed.disk_cache import cache_path, cached_array
 from elmo.embed.embedder import Embedder
 from elmo.embed.layer_choice import LayerSpec, choose_layers
-from elmo.embed.model_checksum import model_checksum
+from elmo.embed.model_checksum import vectors_checksum
 from elmo.embed.pool import normalize
 from elmo.progress import Progress
 
@@ -56,7 +55,8 @@ def index_corpus(
                 array[begin:end] = normalize(vectors)
                 progress.advance(len(tokens))
 
-    path = folder / f"{_checksum(embedder, sentences, layers)}.npy"
+    weights = choose_layers(layers, embedder.num_layers).matrix.tolist()
+    path = cache_path(folder, {"vectors": vectors_checksum(embedder), "layers": weights, "unit": True}, sentences)
     return CorpusIndex(sentences, cached_array(path, (num_words, embedder.dim), fill), path)
 
 
@@ -74,12 +74,3 @@ def embed_sentences(
 
     for vectors in embedder.stream(tokens_of_sentences(), layers=layers):
         yield *pending.popleft(), vectors
-
-
-def _checksum(embedder: Embedder, sentences: Sequence[Sequence[str]], layers: LayerSpec) -> str:
-    weights = choose_layers(layers, embedder.num_layers).matrix.tolist()
-    settings = (model_checksum(embedder), embedder.state, embedder.dtype, weights)
-    digest = hashlib.sha256(repr(settings).encode())
-    for sentence in sentences:
-        digest.update(("\n" + "\t".join(sentence)).encode())
-    return digest.hexdigest()[:32]

@@ -20,7 +20,7 @@ from elmo.bench.baseline import BATCH_SIZE, Embed, Sentences
 from elmo.model.bilm import BiLM
 from elmo.weights.convert import drop_head
 from elmo.weights.model_parts import ModelParts
-from elmo.weights.published import OPTIONS, WEIGHTS, write_pair
+from elmo.weights.published import OPTIONS, WEIGHTS, write_published
 
 log = logging.getLogger(__name__)
 
@@ -59,5 +59,5 @@ def _make_network(elmo_module: Any, model: BiLM) -> Any:
     parts = drop_head(ModelParts(config=model.config, tensors=model.state_dict()))
     with tempfile.TemporaryDirectory() as folder:
         pair = Path(folder) / "model"
-        write_pair(pair, parts)
+        write_published(pair, parts)
         return elmo_module._ElmoBiLm(str(pair / OPTIONS), str(pair / WEIGHTS)).eval()

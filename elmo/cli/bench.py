@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -78,6 +77,7 @@ def run(
 
     from elmo.bench.run import BenchConfig, growth_record, run_comparison, run_growth
     from elmo.bench.table import comparison_table, growth_tables
+    from elmo.records import format_record
 
     if threads is not None:
         torch.set_num_threads(threads)
@@ -107,12 +107,14 @@ def run(
         if pictures is not None:
             _draw_growth(growth_curves, f"{model or config.sizes[0]}, {config.dtypes[0]}", pictures)
         typer.echo(
-            json.dumps(growth_record(config, growth_curves, command)) if as_json else growth_tables(growth_curves)
+            format_record(growth_record(config, growth_curves, command)) if as_json else growth_tables(growth_curves)
         )
         return
     comparison = run_comparison(config, show=True)
     typer.echo(
-        json.dumps(comparison.as_record(command)) if as_json else comparison_table(comparison.results, comparison.peaks)
+        format_record(comparison.as_record(command))
+        if as_json
+        else comparison_table(comparison.results, comparison.peaks)
     )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -37,7 +36,7 @@ def run(
     """Show how contextual vectors separate word senses, and what the language model predicts."""
     import elmo
     from elmo.analysis.contexts import all_uses, sentence_layers, word_vectors
-    from elmo.records import make_record
+    from elmo.records import format_record, make_record
 
     embedder = elmo.load(model, device=device)
     uses = all_uses()
@@ -57,7 +56,7 @@ def run(
         results["picture"] = str(path)
     if as_json:
         command = command_line("demo", model=model, json=True)
-        print(json.dumps(make_record("demo", results, command=command), ensure_ascii=False))
+        print(format_record(make_record("demo", results, command=command)))
         return
     print(f"{embedder}\n")
     if not embedder.trained:

@@ -46,7 +46,7 @@ def run(
 
 def golden_facts(device: str) -> list[str]:
     """One line per reference model: the largest difference from the published vectors on this machine."""
-    from elmo.embed.load import choose_device
+    from elmo.devices import choose_device
     from elmo.embed.selftest import SENTENCES, replay
 
     lines = []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,12 +17,12 @@ from elmo.cli.options import (
     Workers,
     drop_unset,
     heldout_settings,
-    parse_assignment,
     parse_duration,
     print_status,
 )
 from elmo.cli.pretrain import report_stop
 from elmo.errors import ConfigError
+from elmo.settings import parse_assignment
 
 EXAMPLE = "elmo finetune my-model/ medical/*.txt --out medical-run/ --heldout medical-test.txt --also news-test.txt"
 
@@ -61,6 +60,7 @@ def run(
     """
     from elmo.pretrain.config import make_config
     from elmo.pretrain.finetune import finetune
+    from elmo.records import format_record
     from elmo.weights.lookup import find_model
 
     if not files:
@@ -81,7 +81,7 @@ def run(
         say=print_status,
     )
     if as_json:
-        print(json.dumps({"step": result.train.step, "stopped": result.train.reason, **report}))
+        print(format_record({**report, "step": result.train.step, "stopped": result.train.reason}))
     else:
         _print_change(report)
     report_stop(result.train.reason, result.train.signal, out)

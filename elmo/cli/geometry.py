@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated
 
@@ -36,7 +35,7 @@ def run(
     from elmo.embed.dump.target import check_place
     from elmo.embed.model_checksum import model_checksum
     from elmo.files import sha256_file
-    from elmo.records import make_record, write_record
+    from elmo.records import format_record, make_record, write_record
     from elmo.text.lines import read_lines
 
     if out is not None:
@@ -60,7 +59,7 @@ def run(
     if out is not None:
         write_record(out, record)
     if as_json:
-        print(json.dumps(record))
+        print(format_record(record))
         return
     print(f"{'layer':>5}  {'different words':>15}  {'same word':>9}  {'in its sentence':>15}  {'length':>8}")
     for layer in layers:

@@ -1,4 +1,4 @@
-"""`elmo info`: what a model is made of, from its files."""
+"""`elmo info`: shows the format, sizes, files and card of a model."""
 
 from __future__ import annotations
 
@@ -15,10 +15,12 @@ EXAMPLE = "elmo info model/ --tensors"
 
 
 def run(
-    model: Annotated[str, typer.Argument(help="A name, a folder, a file, or the options file of a pair.")] = "default",
-    weights: Annotated[str, typer.Option("--weights", help="The weights file, where MODEL is its options file.")] = "",
-    tensors: Annotated[bool, typer.Option("--tensors", help="List every tensor, too.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object instead of a table.")] = False,
+    model: Annotated[
+        str, typer.Argument(help="Name, folder or file of a model; with --weights, its options file.")
+    ] = "default",
+    weights: Annotated[str, typer.Option("--weights", help="Weights file, if MODEL is the options file.")] = "",
+    tensors: Annotated[bool, typer.Option("--tensors", help="Also list every tensor.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")] = False,
 ) -> None:
     """Show a model's format, sizes, files with their sha256, and card."""
     from elmo.weights.formats import read_model
@@ -31,21 +33,21 @@ def run(
         return
     for name, value in facts.items():
         for number, line in enumerate(value if isinstance(value, list) else [value]):
-            typer.echo(f"{name if number == 0 else '':<18} {_shown(line)}")
+            typer.echo(f"{name if number == 0 else '':<18} {_format_value(line)}")
     if tensors:
         typer.echo("")
         for row in _tensors(parts):
             typer.echo(f"{row['name']:<48} {tuple(row['shape'])!s:<20} {row['dtype']}  {row['published']}")
 
 
-def model_facts(parts: ModelParts, given: list[Path]) -> dict[str, Any]:
-    """Name -> number, string, None or list, in the order they are shown; `given` are the files the caller named."""
+def model_facts(parts: ModelParts, named_files: list[Path]) -> dict[str, Any]:
+    """Name -> number, string, None or list, in display order; `named_files` are the files on the command line."""
     import torch
 
     from elmo.model.config import num_parameters
 
     config, lstm = parts.config, parts.config.lstm
-    bad = sum(int((~torch.isfinite(tensor)).sum()) for tensor in parts.tensors.values())
+    num_nonfinite = sum(int((~torch.isfinite(tensor)).sum()) for tensor in parts.tensors.values())
     return {
         "source": parts.source,
         "format": parts.format,
@@ -71,8 +73,8 @@ def model_facts(parts: ModelParts, given: list[Path]) -> dict[str, Any]:
         "highways": config.chars.num_highways if config.chars else None,
         "vocabulary": len(parts.vocab) if parts.vocab is not None else None,
         "mixes": [{"weights": list(weights), "gamma": gamma} for weights, gamma in parts.mixes],
-        "not_finite": bad,
-        "files": _files(parts, given),
+        "not_finite": num_nonfinite,
+        "files": _files(parts, named_files),
         "card": [line for line in parts.card.splitlines() if line.strip()][:12],
     }
 
@@ -83,25 +85,26 @@ def _reads(parts: ModelParts) -> str:
     return "bytes" if parts.config.chars else "words"
 
 
-def _files(parts: ModelParts, given: list[Path]) -> list[dict[str, Any]]:
+def _files(parts: ModelParts, named_files: list[Path]) -> list[dict[str, Any]]:
     from elmo.files import sha256_file
-    from elmo.weights.published import options_beside
+    from elmo.weights.published import find_options
 
     source = Path(parts.source)
     if source.is_dir():
         paths = [*source.iterdir()]
     else:  # a file, a checkpoint's prefix, or nothing on disk
-        paths = [source, *given, *(source.parent.glob(f"{source.name}.*") if parts.format == "tensorflow" else ())]
-        if parts.format == "hdf5" and source.suffix != ".zip" and not any(p.suffix == ".json" for p in given):
-            paths.append(options_beside(source))
+        shards = source.parent.glob(f"{source.name}.*") if parts.format == "tensorflow" else ()
+        paths = [source, *named_files, *shards]
+        if parts.format == "hdf5" and source.suffix != ".zip" and not any(p.suffix == ".json" for p in named_files):
+            paths.append(find_options(source))
     unique = {p.resolve(): p for p in paths if p.is_file()}.values()
     return [{"name": p.name, "bytes": p.stat().st_size, "sha256": sha256_file(p)} for p in sorted(unique)]
 
 
 def _tensors(parts: ModelParts) -> list[dict[str, Any]]:
-    from elmo.weights.names import table
+    from elmo.weights.names import tensor_specs
 
-    published = {entry.ours: entry.published for entry in table(parts.config)}
+    published = {spec.name: spec.published_name for spec in tensor_specs(parts.config)}
     return [
         {
             "name": name,
@@ -113,7 +116,7 @@ def _tensors(parts: ModelParts) -> list[dict[str, Any]]:
     ]
 
 
-def _shown(value: Any) -> str:
+def _format_value(value: Any) -> str:
     if isinstance(value, dict) and "sha256" in value:
         return f"{value['sha256']}  {value['bytes']:>13,}  {value['name']}"
     if isinstance(value, bool) or value is None:

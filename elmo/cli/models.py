@@ -1,4 +1,4 @@
-"""`elmo models`: every model that is known, what it is, and whether it is on this machine."""
+"""`elmo models`: lists the known models and shows which of them are on this machine."""
 
 from __future__ import annotations
 
@@ -9,22 +9,25 @@ from typing import Annotated, Any
 
 import typer
 
-from elmo.errors import ConfigError
-from elmo.weights.catalogue import KNOWN, OWN
-from elmo.weights.model_folders import SHIPPED, local_models, shipped_model
+from elmo.errors import ConfigError, ElmoError
+from elmo.files import read_json
+from elmo.weights.catalogue import OWN_MODELS, PUBLISHED_MODELS
+from elmo.weights.model_folders import SHIPPED_FOLDER, local_models, shipped_model
 
 EXAMPLE = "elmo models --language de"
 
 
 def run(
-    language: Annotated[str, typer.Option("--language", help="Only models of this language (ISO 639, as in de).")] = "",
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON array instead of a table.")] = False,
+    language: Annotated[
+        str, typer.Option("--language", help="Show only models of this language (ISO 639 code, for example de).")
+    ] = "",
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON array instead of a table.")] = False,
 ) -> None:
     """List the known models: languages, sizes, training text, and which are on this machine."""
     rows = [row for row in model_rows() if not language or language in row["languages"]]
     if not rows:
-        known = sorted({code for model in KNOWN.values() for code in model.languages})
-        raise ConfigError(f"No model is known for the language {language!r}.", f"Known: {', '.join(known)}.")
+        codes = sorted({code for model in PUBLISHED_MODELS.values() for code in model.languages})
+        raise ConfigError(f"No model is known for the language {language!r}.", f"Known: {', '.join(codes)}.")
     if as_json:
         typer.echo(json.dumps(rows, ensure_ascii=False))
         return
@@ -36,25 +39,27 @@ def run(
             f"{row['name']:<{width}}  {' '.join(row['languages']):<9}  {parameters:>11}  {row['dim'] or '?':>5}  "
             f"{'yes' if row['path'] else 'no':<4}  {row['trained_on'] or '?'}"
         )
-    typer.echo("`elmo info NAME` says more, and where to get what is not here.", err=True)
+    typer.echo(
+        "`elmo info NAME` shows more; for a model that is not on this machine, it says where to get it.", err=True
+    )
 
 
 def model_rows() -> list[dict[str, Any]]:
-    """One row a model: those always there, those on this machine, then all that are known."""
-    here = local_models()
+    """One row per model: the built-in ones, the others on this machine, then all published ones."""
+    local = local_models()
     shipped = shipped_model()
     default = f"the shipped model {shipped.name!r}" if shipped else "nothing: no trained model is shipped"
     rows = [
         _row("default", **_shape(shipped), trained_on=default, path=str(shipped or "-")),
-        _row("tiny-random", trained_on="nothing: random numbers, for trials", path="-"),
+        _row("tiny-random", trained_on="nothing: random numbers, for tests", path="-"),
     ]
-    for name, folder in here.items():
-        if name not in KNOWN:
-            own = dataclasses.asdict(OWN[name]) if folder.parent == SHIPPED and name in OWN else {}
+    for name, folder in local.items():
+        if name not in PUBLISHED_MODELS:
+            own = dataclasses.asdict(OWN_MODELS[name]) if folder.parent == SHIPPED_FOLDER and name in OWN_MODELS else {}
             rows.append(_row(name) | own | _shape(folder) | {"path": str(folder)})
-    for name, model in KNOWN.items():
+    for name, model in PUBLISHED_MODELS.items():
         facts = dataclasses.asdict(model)
-        rows.append(facts | {"path": str(here[name]) if name in here else ""})
+        rows.append(facts | {"path": str(local[name]) if name in local else ""})
     return rows
 
 
@@ -63,14 +68,13 @@ def _row(name: str, **facts: Any) -> dict[str, Any]:
 
 
 def _shape(folder: Path | None) -> dict[str, Any]:
-    """Width and parameters of a folder of our own format, from its config alone; nothing where it has none to read."""
-    from elmo.errors import ElmoError
+    """Width and parameters of a model in our own format, from its config.json alone; empty for other formats."""
     from elmo.model.config import BiLMConfig, num_parameters
 
     if folder is None:
         return {}
     try:
-        config = BiLMConfig.from_dict(json.loads((folder / "config.json").read_bytes())["model"])
-    except (OSError, ValueError, KeyError, TypeError, ElmoError):  # another format, or one that `elmo info` explains
+        config = BiLMConfig.from_dict(read_json(folder / "config.json")["model"])
+    except (KeyError, TypeError, ValueError, ElmoError):  # another format, or an error that `elmo info` explains
         return {}
     return {"dim": config.dim, "parameters": num_parameters(config)}

@@ -57,25 +57,6 @@ def heldout_settings(heldout: str | None) -> dict[str, Any]:
         return {"heldout_files": heldout.split(",")}
 
 
-def parse_assignment(text: str) -> dict[str, Any]:
-    """The nested settings of section.key=value; a value that is not valid TOML is taken as a string."""
-    if sys.version_info >= (3, 11):
-        import tomllib
-    else:
-        import tomli as tomllib
-
-    key, equals, value = text.partition("=")
-    if not equals or not key:
-        raise ConfigError(f"--set {text!r}: expected section.key=value.", "For example: --set train.steps=40")
-    try:
-        parsed = tomllib.loads(f"value = {value}")["value"]
-    except tomllib.TOMLDecodeError:
-        parsed = value
-    for part in reversed(key.strip().split(".")):
-        parsed = {part: parsed}
-    return dict(parsed)
-
-
 def drop_unset(**values: Any) -> dict[str, Any]:
     """The settings without None values and empty tables, at every level."""
     settings = {}

@@ -11,6 +11,7 @@ import typer
 
 from elmo.cli.command_line import command_line
 from elmo.cli.options import Tokenize, Workers
+from elmo.records import format_record, make_record
 
 EXAMPLE = "elmo perplexity my-model/ news.txt novels.txt --tokenize default"
 
@@ -48,7 +49,7 @@ def run(
         _write_scores(lm, read_sentences(files, reading), scores)
     if as_json:
         command = command_line("perplexity", model, *files, tokenize=tokenize, no_carried=not carried, json=True)
-        print(json.dumps({"command": command, "files": files, **report}))
+        print(format_record(make_record("perplexity", {"files": files, **report}, command=command)))
         return
     rows = {**report.get("by_source", {}), "all" if "by_source" in report else "text": report}
     print(f"{'':24} {'words':>10} {'unknown':>8}  {'state':8} {'forward':>9} {'backward':>9} {'mean':>9}")

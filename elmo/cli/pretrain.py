@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
 from typing import Annotated, Any
@@ -20,11 +19,11 @@ from elmo.cli.options import (
     Workers,
     drop_unset,
     heldout_settings,
-    parse_assignment,
     parse_duration,
     print_status,
 )
 from elmo.errors import ConfigError
+from elmo.settings import parse_assignment, read_toml
 
 EXAMPLE = "elmo pretrain 'corpus/*.txt' --out run/ --preset small --tokenize default"
 
@@ -67,9 +66,10 @@ def run(
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout.")] = False,
 ) -> None:
     """Train a bidirectional language model on your text."""
-    from elmo.pretrain.config import make_config, read_toml
+    from elmo.pretrain.config import make_config
     from elmo.pretrain.estimate import estimate
     from elmo.pretrain.job import pretrain
+    from elmo.records import format_record
 
     flags: dict[str, Any] = {"recipe": recipe, "preset": preset}
     flags["data"] = {
@@ -90,7 +90,7 @@ def run(
         return
     result = pretrain(settings, out, num_workers=workers, strict_resume=strict_resume, say=print_status)
     if as_json and os.environ.get("RANK", "0") == "0":  # under torchrun only one process prints
-        print(json.dumps({"step": result.train.step, "stopped": result.train.reason, "report": result.report}))
+        print(format_record({"step": result.train.step, "stopped": result.train.reason, "report": result.report}))
     report_stop(result.train.reason, result.train.signal, out)
 
 

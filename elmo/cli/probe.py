@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated
 
@@ -54,13 +53,13 @@ def run(
     if column not in ("xpos", "upos"):
         raise ConfigError(f"--column is {column!r}.", "Expected xpos or upos.")
     import elmo
+    from elmo.devices import choose_device
     from elmo.embed.dump.target import check_place
-    from elmo.embed.load import choose_device
-    from elmo.files import atomic_file
     from elmo.probes.linear import FitConfig
     from elmo.probes.run import run_probe
     from elmo.probes.table import table
     from elmo.probes.vector_source import ModelVectors, VectorSource, read_static_vectors
+    from elmo.records import format_record, write_record
 
     if out is not None:
         check_place(out)  # before the probe, which takes minutes
@@ -81,6 +80,5 @@ def run(
         compute_dtype=compute_dtype if compute_dtype != "float32" else None,
     )  # fmt: skip
     if out is not None:
-        with atomic_file(out) as partial:
-            partial.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
-    print(json.dumps(record) if as_json else table(record))
+        write_record(out, record)
+    print(format_record(record) if as_json else table(record))

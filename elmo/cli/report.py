@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from elmo.errors import ConfigError, DataError
+from elmo.settings import read_toml
 
 EXAMPLE = "elmo report runs/ -o report/"
 
@@ -27,7 +28,6 @@ def run(
     """Write a page with every table and figure of the paper next to ours, each score linked to its record."""
     from dataclasses import asdict
 
-    from elmo.pretrain.config import read_toml
     from elmo.report.build import make_page, write_page
     from elmo.report.collect import collect
 

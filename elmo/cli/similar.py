@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -46,7 +45,7 @@ def run(
     import elmo
     from elmo.analysis.neighbors import find_neighbors, static_neighbors
     from elmo.probes.vector_source import read_static_vectors
-    from elmo.records import make_record
+    from elmo.records import format_record, make_record
 
     if index is not None and index.exists() and not index.is_dir():
         raise ConfigError(f"--index {index} is a file.", "Give a folder; it is made if it does not exist.")
@@ -79,7 +78,7 @@ def run(
             **_record_values(embedder, queries, result, corpus),
             "without_context": without_context,
         }
-        print(json.dumps(make_record("neighbours", values, command=command)))
+        print(format_record(make_record("neighbours", values, command=command)))
         return
     for query, neighbors in zip(queries, result.neighbors, strict=True):
         print(f"in context: {mark_word(query.tokens, query.position, 99)}")

@@ -21,11 +21,11 @@ from elmo.cli.options import (
     TrainFile,
     drop_unset,
     optional_str,
-    parse_assignment,
     print_status,
 )
 from elmo.cli.task_sets import curve, sweep
 from elmo.errors import ConfigError, DataError
+from elmo.settings import parse_assignment, read_toml
 
 EXAMPLE = "elmo task train ner --train train.iob2 --dev dev.iob2 --elmo default"
 COLORS = (36, 33, 35, 32, 34, 31)  # terminal colour codes, assigned to labels in order of appearance
@@ -69,7 +69,6 @@ def train(
     as_json: AsJson = False,
 ) -> None:
     """Train a task model; the same command resumes an interrupted run."""
-    from elmo.pretrain.config import read_toml
     from elmo.tasks.config import make_config
     from elmo.tasks.task import load_task
     from elmo.tasks.train import train as train_run

@@ -18,7 +18,6 @@ from elmo.cli.options import (
     TrainFile,
     drop_unset,
     optional_str,
-    parse_assignment,
     print_status,
 )
 from elmo.errors import ConfigError, DataError
@@ -55,7 +54,7 @@ def curve(
     from elmo.files import atomic_file
     from elmo.report import sample_efficiency as efficiency
     from elmo.tasks.config import make_config
-    from elmo.tasks.learning_curve import curve_cells, read_shares
+    from elmo.tasks.learning_curve import learning_curve_cells, read_shares
     from elmo.tasks.sweep import make_plan, train_plan, with_elmo
     from elmo.tasks.task import load_task
 
@@ -63,7 +62,7 @@ def curve(
     out = Path(f"{name}-curve") if out is None else out
     sources = with_elmo(sweep_settings(train, dev, test, elmo, config, device, set_), task, out)
     base = make_config(task, *sources)
-    cells = curve_cells(base, len(task.read(training_file(base.data.train))), fractions, least_updates=updates)
+    cells = learning_curve_cells(base, len(task.read(training_file(base.data.train))), fractions, least_updates=updates)
     if len({cell.settings["data"]["fraction"] for cell in cells}) < 2:
         raise DataError(
             "A curve needs at least two different shares.", "Give more values in --shares, or more training examples."
@@ -133,7 +132,7 @@ def sweep_settings(
     assignments: list[str] | None,
 ) -> list[dict[str, Any]]:
     """The settings of a curve or sweep in rising precedence: configuration file, flags, --set assignments."""
-    from elmo.pretrain.config import read_toml
+    from elmo.settings import parse_assignment, read_toml
 
     data = {"train": optional_str(train), "dev": optional_str(dev), "test": optional_str(test)}
     flags = drop_unset(data=data, elmo={"model": elmo}, train={"device": device})

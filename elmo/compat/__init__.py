@@ -1,1 +1,1 @@
-"""Other libraries' interfaces for code that outlived them: change one import and it runs."""
+"""Drop-in replacements for the interfaces of AllenNLP and simple_elmo: change one import, and old code runs."""

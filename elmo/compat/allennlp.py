@@ -1,15 +1,15 @@
-"""AllenNLP's ELMo, for code that outlived AllenNLP: change the import and it runs.
+"""AllenNLP's Elmo, ElmoTokenEmbedder and ScalarMix as drop-in replacements: change the import, and old code runs.
 
     from elmo.compat.allennlp import Elmo, ElmoEmbedder, ElmoTokenEmbedder, batch_to_ids
 
-Stands on top of the whole data path, in the names and shapes of AllenNLP 0.9 and 2.10. Stateful where they were: each
-row of a batch starts from what the same row of the last call left behind, in training and in evaluation, so the same
-sentence gives other vectors when it comes again. `elmo._elmo_lstm._elmo_lstm.stateful = False` turns that off,
-`elmo._elmo_lstm._elmo_lstm.reset_states()` forgets once; new code is better off with `elmo.load`.
+The names and shapes are those of AllenNLP 0.9 and 2.10. The classes are stateful as in AllenNLP: each row of a batch
+starts from the LSTM state in which the previous call left that row, in training and in evaluation, so the same sentence
+gets other vectors the second time. `elmo._elmo_lstm._elmo_lstm.stateful = False` turns this off, and
+`elmo._elmo_lstm._elmo_lstm.reset_states()` resets the state once. New code should use `elmo.load`.
 
-What differs on purpose: masks are bool as in 2.x; a flat list of words where a list of sentences belongs is an error,
-not a batch of letters; models without skip connections are read too; boundaries are kept in inputs of any depth; word
-ids outside the cached vocabulary are found by looking, not by an exception; nothing is downloaded.
+Intended differences: masks are bool as in 2.x; a flat list of words instead of a list of sentences is an error, not a
+batch of letters; models without skip connections can be read; sentence boundaries can be returned for inputs of any
+depth; word ids outside the cached vocabulary are detected by a check, not by an exception; nothing is downloaded.
 """
 
 from __future__ import annotations
@@ -34,9 +34,10 @@ log = logging.getLogger(__name__)
 class Elmo(nn.Module):
     """Character ids to one or more learned mixes of the biLM's layers.
 
-    `options_file` and `weight_file` are paths (or the addresses of published models, looked for on this machine).
-    `vocab_to_cache` precomputes the token layer of its words; their positions in it are the ids of `word_inputs`, and
-    position 0 is padding. `module` takes the place of the biLM: it has `num_layers` and gives activations and mask.
+    `options_file` and `weight_file` are paths, or URLs of published models, whose files must be on this machine.
+    `vocab_to_cache` is a list of words whose token layer is precomputed; a word's position in it is its id in
+    `word_inputs`, and position 0 is padding. `module` replaces the biLM: it must have `num_layers` and return
+    activations and a mask.
     """
 
     def __init__(
@@ -49,12 +50,12 @@ class Elmo(nn.Module):
         dropout: float = 0.5,
         vocab_to_cache: list[str] | None = None,
         keep_sentence_boundaries: bool = False,
-        scalar_mix_parameters: Sequence[float] | None = None,  # before the softmax; given ones do not learn
+        scalar_mix_parameters: Sequence[float] | None = None,  # before the softmax; if set, they are not trained
         module: nn.Module | None = None,
     ) -> None:
         super().__init__()
         if module is not None and (options_file is not None or weight_file is not None):
-            raise ConfigError("Elmo got a module and files to load one from.", "Pass None for both files.")
+            raise ConfigError("Elmo got both a module and files to load one from.", "Pass None for both files.")
         self._elmo_lstm: Any = module
         if module is None:
             self._elmo_lstm = _ElmoBiLm(options_file, weight_file, requires_grad, vocab_to_cache)
@@ -69,7 +70,7 @@ class Elmo(nn.Module):
 
     @classmethod
     def from_params(cls, params: Mapping[str, Any]) -> Elmo:
-        """The same from a dict of arguments, as in a configuration file."""
+        """An Elmo from a dict of arguments, as in a configuration file."""
         return cls(**{key: value for key, value in params.items() if key != "type"})
 
     @property
@@ -81,29 +82,29 @@ class Elmo(nn.Module):
         return int(self._elmo_lstm.get_output_dim())
 
     def get_lstm(self) -> nn.Module:
-        """The biLM inside."""
+        """The biLM."""
         lstm: nn.Module = self._elmo_lstm
         return lstm
 
     def forward(self, inputs: Tensor, word_inputs: Tensor | None = None) -> dict[str, Any]:
         """inputs (B, ..., T, 50), as `batch_to_ids` makes them; word_inputs (B, ..., T) with a cached vocabulary.
 
-        Gives "elmo_representations", a list of (B, ..., T, D), zero at padding, and "mask" (B, ..., T), bool. With
-        sentence boundaries kept, T grows by two.
+        Returns "elmo_representations", a list of (B, ..., T, D), zero at padding, and "mask" (B, ..., T), bool. With
+        keep_sentence_boundaries, T is larger by two.
         """
         if word_inputs is not None and not self._has_cached_vocab:
             log.warning("word_inputs are ignored: this Elmo has no cached vocabulary.")
             word_inputs = None
-        outer = inputs.shape[:-2]
+        outer_shape = inputs.shape[:-2]
         words = None if word_inputs is None else word_inputs.flatten(0, -2)  # (B, T)
         output = self._elmo_lstm(inputs.flatten(0, -3), words)
         layers, mask = output["activations"], output["mask"]  # each (B, T+2, D); (B, T+2)
         mixed = [mix(layers, mask) for mix in self._scalar_mixes]
         if not self._keep_sentence_boundaries:
-            # mixed first: the statistics of a layer norm are over the boundaries too
+            # after the mix, because the statistics of a layer norm include the boundaries
             mask, mixed = _without_boundaries(mask, mixed)
         mixed = [self._dropout(vectors) for vectors in mixed]
-        shape = (*outer, mask.shape[-1])
+        shape = (*outer_shape, mask.shape[-1])
         return {
             "elmo_representations": [vectors.reshape(*shape, vectors.shape[-1]) for vectors in mixed],
             "mask": mask.reshape(shape),
@@ -140,7 +141,7 @@ class ElmoTokenEmbedder(nn.Module):
 
     @classmethod
     def from_params(cls, params: Mapping[str, Any]) -> ElmoTokenEmbedder:
-        """The same from a dict of arguments, as in a configuration file."""
+        """An ElmoTokenEmbedder from a dict of arguments, as in a configuration file."""
         return cls(**{key: value for key, value in params.items() if key != "type"})
 
     def get_output_dim(self) -> int:
@@ -153,7 +154,7 @@ class ElmoTokenEmbedder(nn.Module):
 
 
 def _without_boundaries(mask: Tensor, mixed: list[Tensor]) -> tuple[Tensor, list[Tensor]]:
-    """The positions between the boundaries, zero where there is no token: T+2 to T."""
+    """Mask (B, T) and vectors (B, T, D) without the boundaries of (B, T+2, ...), zero at padding."""
     lengths = mask.sum(dim=1) - 2  # (B,)
     inside = torch.arange(mask.shape[1] - 2, device=mask.device) < lengths[:, None]  # (B, T)
     return inside, [torch.where(inside[:, :, None], vectors[:, 1:-1], 0.0) for vectors in mixed]

@@ -1,7 +1,7 @@
 """AllenNLP's ElmoEmbedder: tokenised sentences to numpy arrays, and text files to HDF5 files.
 
-Stateful as it was: a sentence's vectors depend on the sentences embedded before it in the same row of a batch. The one
-deviation: an empty sentence gives (layers, 0, D) of the model at hand, where AllenNLP always gave (3, 0, 1024).
+It is stateful as in AllenNLP: a sentence's vectors depend on the sentences embedded before it in the same row of a
+batch. The one difference: an empty sentence gives (L+1, 0, D) of the actual model, where AllenNLP gave (3, 0, 1024).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from elmo.compat.allennlp_bilm import _ElmoBiLm, batch_to_ids
-from elmo.embed.load import choose_device
+from elmo.devices import choose_device
 from elmo.errors import ConfigError, DataError
 from elmo.files import atomic_file
 
@@ -29,7 +29,7 @@ OUTPUT_FORMATS = ("all", "top", "average")
 
 
 class ElmoEmbedder:
-    """All layers of every token. Without files it takes the published model "original" from this machine."""
+    """Computes all layers of every token. Without files, it uses the published model "original" on this machine."""
 
     def __init__(self, options_file: str | None = None, weight_file: str | None = None, cuda_device: int = -1) -> None:
         self.elmo_bilm = _ElmoBiLm(options_file, weight_file).eval()
@@ -55,13 +55,13 @@ class ElmoEmbedder:
             shape = (self.elmo_bilm.num_layers, 0, self.elmo_bilm.get_output_dim())
             return [np.zeros(shape, dtype=np.float32) for _ in batch]
         layers, _ = self.batch_to_embeddings(batch)
-        found = layers.cpu().numpy()
-        return [found[row, :, : len(sentence)] for row, sentence in enumerate(batch)]
+        arrays = layers.cpu().numpy()
+        return [arrays[row, :, : len(sentence)] for row, sentence in enumerate(batch)]
 
     def embed_sentences(
         self, sentences: Iterable[Sequence[str]], batch_size: int = DEFAULT_BATCH_SIZE
     ) -> Iterator[np.ndarray]:
-        """(L+1, n, D) of each sentence of an iterable of any length, batch by batch, one by one."""
+        """(L+1, n, D) of each sentence of an iterable of any length; sentences are computed in batches."""
         stream = iter(sentences)
         while batch := list(islice(stream, batch_size)):
             yield from self.embed_batch(batch)
@@ -75,10 +75,11 @@ class ElmoEmbedder:
         forget_sentences: bool = False,
         use_sentence_keys: bool = False,
     ) -> None:
-        """Lines of tokens between spaces to an HDF5 file with one dataset a line, "0", "1", ... or the line itself.
+        """Embeds lines of space-separated tokens into an HDF5 file with one dataset per line.
 
-        A dataset is (L+1, n, D) for "all", (n, D) for "top" and "average". Unless told to forget it, the dataset
-        "sentence_to_index" holds a JSON object from line to key, the last of equal lines winning.
+        Datasets are named "0", "1", ..., or by the line itself with use_sentence_keys. A dataset is (L+1, n, D) for
+        "all", (n, D) for "top" and "average". Without forget_sentences, the dataset "sentence_to_index" holds a JSON
+        object from line to key; of equal lines, the last one counts.
         """
         if output_format not in OUTPUT_FORMATS:
             raise ConfigError(f"output_format is {output_format!r}; expected one of {', '.join(OUTPUT_FORMATS)}.")
@@ -98,15 +99,15 @@ class ElmoEmbedder:
 
 
 def _one_layer(layers: np.ndarray, output_format: str) -> np.ndarray:
-    one: np.ndarray = layers[-1] if output_format == "top" else layers.mean(axis=0)
-    return one
+    vectors: np.ndarray = layers[-1] if output_format == "top" else layers.mean(axis=0)
+    return vectors
 
 
 def _write(file: h5py.File, key: str, vectors: np.ndarray) -> None:
     try:
         file.create_dataset(key, data=vectors, dtype="float32")
-    except (ValueError, OSError, TypeError) as error:  # a name that is taken, is a folder's, or is "."
+    except (ValueError, OSError, TypeError) as error:  # a name that exists, is a group, or is "."
         raise DataError(
-            f"The sentence {key[:80]!r} cannot name a dataset: it stands twice, or HDF5 reads it as a path.",
-            "Leave out use_sentence_keys.",
+            f"The sentence {key[:80]!r} cannot name a dataset: it occurs twice, or HDF5 reads it as a path.",
+            "Use use_sentence_keys=False.",
         ) from error

@@ -1,8 +1,7 @@
-"""AllenNLP's ScalarMix: the same arithmetic as elmo.model.mix, with the parameters old code reaches for.
+"""AllenNLP's ScalarMix: the same arithmetic as elmo.model.mix, with AllenNLP's parameter names.
 
-Stands between the biLM and a task model. `scalar_parameters` is a list of 1-element parameters and `gamma` has one
-element, so state dicts, `mix.scalar_parameters[1].data.fill_(0)` and `mix.scalar_parameters.requires_grad_(False)` work
-as they did.
+`scalar_parameters` is a list of 1-element parameters and `gamma` has one element, so that state dicts,
+`mix.scalar_parameters[1].data.fill_(0)` and `mix.scalar_parameters.requires_grad_(False)` work as in AllenNLP.
 """
 
 from __future__ import annotations
@@ -26,27 +25,27 @@ class ScalarMix(nn.Module):
         trainable: bool = True,
     ) -> None:
         super().__init__()
-        start = [0.0] * mixture_size if initial_scalar_parameters is None else list(initial_scalar_parameters)
-        if len(start) != mixture_size:
-            raise ConfigError(f"{len(start)} scalar mix parameters were given for {mixture_size} layers.")
+        values = [0.0] * mixture_size if initial_scalar_parameters is None else list(initial_scalar_parameters)
+        if len(values) != mixture_size:
+            raise ConfigError(f"{len(values)} scalar mix parameters were given for {mixture_size} layers.")
         self.mixture_size, self.do_layer_norm = mixture_size, do_layer_norm
-        self.scalar_parameters = ScalarParameters(start, trainable)
+        self.scalar_parameters = ScalarParameters(values, trainable)
         self.gamma = nn.Parameter(torch.ones(1), requires_grad=trainable)
 
     def forward(self, tensors: Sequence[Tensor], mask: Tensor | None = None) -> Tensor:
-        """With layer norm, `mask` (B, T) says which positions a layer's mean and variance are over."""
+        """The mix, (B, T, D). With layer norm, `mask` (B, T) selects the positions for a layer's mean and variance."""
         if len(tensors) != self.mixture_size:
-            raise ConfigError(f"The mix is for {self.mixture_size} layers and got {len(tensors)}.")
-        shares = torch.softmax(torch.cat(list(self.scalar_parameters)), dim=0).to(tensors[0].dtype)  # (L+1,)
+            raise ConfigError(f"The mix expects {self.mixture_size} layers; it got {len(tensors)}.")
+        weights = torch.softmax(torch.cat(list(self.scalar_parameters)), dim=0).to(tensors[0].dtype)  # (L+1,)
         layers = [_normalized(layer, mask) for layer in tensors] if self.do_layer_norm else tensors
-        mixed = shares[0] * layers[0]  # (B, T, D)
-        for share, layer in zip(shares[1:], layers[1:], strict=True):
-            mixed = mixed + share * layer
+        mixed = weights[0] * layers[0]  # (B, T, D)
+        for weight, layer in zip(weights[1:], layers[1:], strict=True):
+            mixed = mixed + weight * layer
         return self.gamma.to(mixed.dtype) * mixed
 
 
 class ScalarParameters(nn.Module):
-    """A list of 1-element parameters; unlike nn.ParameterList it is not empty on data-parallel replicas."""
+    """A list of 1-element parameters; unlike nn.ParameterList, it is not empty on data-parallel replicas."""
 
     def __init__(self, values: Sequence[float], trainable: bool) -> None:
         super().__init__()
@@ -66,7 +65,7 @@ class ScalarParameters(nn.Module):
 
 
 def _normalized(layer: Tensor, mask: Tensor | None) -> Tensor:
-    """The layer with one mean and one variance over all unmasked positions and features of the batch taken out."""
+    """The layer normalised by one mean and one variance over all unmasked positions and features of the batch."""
     inside = torch.ones_like(layer[..., :1]) if mask is None else mask[..., None].to(layer.dtype)  # (B, T, 1)
     count = (inside.sum() * layer.shape[-1]).clamp(min=1)
     mean = (layer * inside).sum() / count

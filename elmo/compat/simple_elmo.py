@@ -1,15 +1,15 @@
-"""simple_elmo's ElmoModel, for code that outlived TensorFlow 1: change the import and it runs.
+"""simple_elmo's ElmoModel as a drop-in replacement without TensorFlow: change the import, and old code runs.
 
     from elmo.compat.simple_elmo import ElmoModel
 
-Stands on top of elmo.embed. As there, each call starts from a fresh state, `warmup` runs the first batch once before
-it counts, and rows of later batches continue from the same rows of earlier ones.
+It uses elmo.embed. As in simple_elmo, each call starts from a zero state, `warmup` runs the first batch once before
+the real run, and rows of later batches continue from the same rows of earlier ones.
 
-What was wrong there and is right here: padded positions are zero in every layer, and a sentence's average is over its
-own tokens, not over the longest sentence of its batch; averages of "all" layers do not mix up layers and tokens;
-substitutes are predicted from the whole sentence, not from one neighbouring word, their "logp" are log-probabilities,
-<S> and </S> are left out instead of set to zero, and any number of sentences may be given; options with 261 characters
-are read; an empty sentence averages to zeros, not NaN. Arrays are float32.
+Errors of simple_elmo that are corrected here: padded positions are zero in every layer; a sentence's average is over
+its own tokens, not over the longest sentence of its batch; averages of "all" layers do not confuse layers and tokens;
+substitutes are predicted from the whole sentence, not from one neighbouring word, and their "logp" are
+log-probabilities; <S> and </S> are left out instead of set to zero; any number of sentences is accepted; options with
+261 characters are read; the average of an empty sentence is zero, not NaN. Arrays are float32.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ from elmo.weights.tf_checkpoint import find_prefix
 LAYERS = ("average", "top", "all")
 
 
-class OldVocabulary:
-    """The words of a model's softmax under the names simple_elmo gave them."""
+class SoftmaxVocabulary:
+    """The words of a model's softmax, with simple_elmo's method names."""
 
     def __init__(self, vocab: Vocabulary) -> None:
         self._vocab = vocab
@@ -48,14 +48,14 @@ class OldVocabulary:
 
 
 class ElmoModel:
-    """A model that is loaded after it is made, and gives one padded array for a list of sentences."""
+    """A model that is loaded after construction and returns one padded array for a list of sentences."""
 
     def __init__(self) -> None:
         self.batch_size: int | None = None
         self.max_chars: int | None = None
         self.vector_size: int | None = None
         self.n_layers: int | None = None
-        self.vocab: OldVocabulary | None = None
+        self.vocab: SoftmaxVocabulary | None = None
         self._embedder: Embedder | None = None
         self._lm: LanguageModel | None = None
 
@@ -63,41 +63,41 @@ class ElmoModel:
         self,
         directory: str | Path,  # or a zip, or a weights file; any format `elmo.load` reads
         max_batch_size: int = 32,
-        limit: int = 100,  # words to cache there; the cache here fills by itself
-        full: bool = False,  # with the softmax, for substitutes: from the checkpoint, if there is one
+        limit: int = 100,  # size of simple_elmo's word cache; ignored, because the cache here has its own limit
+        full: bool = False,  # with the softmax, for substitutes; read from a checkpoint if there is one
     ) -> None:
-        """Reads a model; vectors are computed on the best device there is."""
-        path = _chosen(Path(directory), full)
+        """Reads a model; vectors are computed on the fastest available device."""
+        path = _model_path(Path(directory), full)
         self._embedder = load(path, state="carry", tokenizer="whitespace")
         chars = self._embedder.model.config.chars
         self.batch_size, self.max_chars = max_batch_size, chars.max_chars if chars else None
         self.vector_size, self.n_layers = self._embedder.dim, self._embedder.num_layers
         self._lm = LanguageModel(_without_state(self._embedder)) if full else None
-        self.vocab = OldVocabulary(self._lm.vocab) if self._lm else None
+        self.vocab = SoftmaxVocabulary(self._lm.vocab) if self._lm else None
 
     def get_elmo_vectors(
         self, texts: Sequence[Sequence[str]], warmup: bool = True, layers: str = "average", session: Any = None
     ) -> np.ndarray:
-        """Vectors of tokenised sentences, (N, T, D), or (N, L+1, T, D) for layers="all"; zero at padding.
+        """Vectors of tokenised sentences, (B, T, D), or (B, L+1, T, D) for layers="all"; zero at padding.
 
-        With a `session` (anything but None) the state of the last call is not forgotten.
+        With a `session` (anything but None), the LSTM states continue from the previous call.
         """
-        found = self._vectors(texts, warmup, layers, session)
-        longest = max((vectors.shape[-2] for vectors in found), default=0)
-        shape = (self.n_layers, longest, self.vector_size) if layers == "all" else (longest, self.vector_size)
-        result = np.zeros((len(found), *shape), dtype=np.float32)  # (N, [L+1,] T, D)
-        for row, vectors in enumerate(found):
+        arrays = self._vectors(texts, warmup, layers, session)
+        max_length = max((vectors.shape[-2] for vectors in arrays), default=0)
+        shape = (self.n_layers, max_length, self.vector_size) if layers == "all" else (max_length, self.vector_size)
+        result = np.zeros((len(arrays), *shape), dtype=np.float32)  # (B, [L+1,] T, D)
+        for row, vectors in enumerate(arrays):
             result[row, ..., : vectors.shape[-2], :] = vectors
         return result
 
     def get_elmo_vector_average(
         self, texts: Sequence[Sequence[str]], warmup: bool = True, layers: str = "average", session: Any = None
     ) -> np.ndarray:
-        """The mean of each sentence's vectors, at length 1 (all layers together): (N, D), or (N, L+1, D)."""
-        found = self._vectors(texts, warmup, layers, session)
+        """The mean of each sentence's vectors, (B, D) or (B, L+1, D), scaled to length 1 (all layers together)."""
+        arrays = self._vectors(texts, warmup, layers, session)
         shape = (self.n_layers, self.vector_size) if layers == "all" else (self.vector_size,)
-        result = np.zeros((len(found), *shape), dtype=np.float32)  # (N, [L+1,] D)
-        for row, vectors in enumerate(found):
+        result = np.zeros((len(arrays), *shape), dtype=np.float32)  # (B, [L+1,] D)
+        for row, vectors in enumerate(arrays):
             if vectors.shape[-2]:
                 mean = vectors.mean(axis=-2)
                 result[row] = mean / max(float(np.linalg.norm(mean)), 1e-12)
@@ -106,7 +106,7 @@ class ElmoModel:
     def get_elmo_substitutes(
         self, raw_sentences: Sequence[str], topn: int = 3, nodelimiters: bool = True
     ) -> list[list[dict[str, Any]]]:
-        """For every word of every sentence (tokens between spaces), what each direction would have put there.
+        """For every word of every sentence of space-separated tokens, the words that each direction predicts there.
 
         A word is {"word", "forward", "backward"}; a direction is {"candidates", "candidate_words", "logp"}: ids, words
         and log-probabilities, best first. Needs `load(..., full=True)`.
@@ -114,24 +114,24 @@ class ElmoModel:
         if self._lm is None:
             raise ConfigError("Substitutes need the model's softmax.", "Load the model with full=True.")
         if isinstance(raw_sentences, str):
-            raise TypeError("raw_sentences is one string; expected a list of them.")
+            raise TypeError("raw_sentences is one string; expected a list of strings.")
         sentences = [text.split() if isinstance(text, str) else list(text) for text in raw_sentences]
         embedder, P = self._lm.embedder, self._lm.embedder.model.config.lstm.proj_dim
-        found: list[list[dict[str, Any]]] = [[] for _ in sentences]
+        substitutes: list[list[dict[str, Any]]] = [[] for _ in sentences]
         for group, top in embedder.run(
             sentences, choose_layers("top", embedder.num_layers), batch_size=self.batch_size or 32
         ):
             for row, number in enumerate(group):
                 n = len(sentences[number])
-                forward = self._best(top[0, row, :n, :P], topn, nodelimiters)  # the state before each word
-                backward = self._best(top[0, row, 2 : n + 2, P:], topn, nodelimiters)  # the state after it
-                found[number] = [
+                forward = self._best_words(top[0, row, :n, :P], topn, nodelimiters)  # the state before each word
+                backward = self._best_words(top[0, row, 2 : n + 2, P:], topn, nodelimiters)  # the state after it
+                substitutes[number] = [
                     {"word": word, "forward": before, "backward": after}
                     for word, before, after in zip(sentences[number], forward, backward, strict=True)
                 ]
-        return found
+        return substitutes
 
-    def _best(self, states: Tensor, topn: int, nodelimiters: bool) -> list[dict[str, Any]]:
+    def _best_words(self, states: Tensor, topn: int, nodelimiters: bool) -> list[dict[str, Any]]:
         assert self._lm is not None
         vocab = self._lm.vocab
         skipped = {vocab.bos, vocab.eos} if nodelimiters else set()
@@ -139,12 +139,12 @@ class ElmoModel:
             values, ids = self._lm.head.best([states], min(topn + len(skipped), len(vocab)))  # each (n, topn + 2)
         result = []
         for row_values, row_ids in zip(values.tolist(), ids.tolist(), strict=True):
-            kept = [(i, v) for i, v in zip(row_ids, row_values, strict=True) if i not in skipped][:topn]
+            best = [(i, v) for i, v in zip(row_ids, row_values, strict=True) if i not in skipped][:topn]
             result.append(
                 {
-                    "candidates": [i for i, _ in kept],
-                    "candidate_words": [vocab.words[i] for i, _ in kept],
-                    "logp": [round(v, 4) for _, v in kept],
+                    "candidates": [i for i, _ in best],
+                    "candidate_words": [vocab.words[i] for i, _ in best],
+                    "logp": [round(v, 4) for _, v in best],
                 }
             )
         return result
@@ -166,15 +166,15 @@ class ElmoModel:
         return list(self._embedder.stream(texts, layers=layers, batch_size=self.batch_size))
 
 
-def _chosen(path: Path, full: bool) -> Path:
-    """Of a folder: its newest checkpoint if `full`, else model.hdf5, where there is such a file."""
+def _model_path(path: Path, full: bool) -> Path:
+    """The file to read in a folder: its newest checkpoint if `full`, otherwise model.hdf5 if it exists."""
     if full and path.is_dir() and any(path.glob("*.index")):
         return Path(f"{find_prefix(path)}.index")
     return path / "model.hdf5" if (path / "model.hdf5").is_file() else path
 
 
 def _without_state(embedder: Embedder) -> Embedder:
-    """The same network, each sentence by itself."""
+    """An embedder with the same network that starts every sentence from a zero state."""
     return Embedder(
         embedder.model,
         embedder.indexer,

@@ -1,7 +1,7 @@
-"""Which of a token's layers a caller wants, from a word, a number, or weights: always a matrix (K, L+1).
+"""The choice of layers, from a name, a number or weights: a matrix (K, L+1) with K result vectors per token.
 
-Every choice is linear in the layers, so it can be made direction by direction and chunk by chunk, and a long document
-never holds more layers than were asked for.
+Every choice is linear in the layers, so executors apply it per direction and per chunk. A long document needs memory
+for the chosen layers only.
 """
 
 from __future__ import annotations
@@ -22,13 +22,17 @@ LayerSpec = str | int | Sequence[float] | ScalarMix
 
 @dataclass(frozen=True)
 class LayerChoice:
-    """Rows of `matrix` (K, L+1) are the vectors wanted of each token; `stacked` keeps the axis K in the result."""
+    """Each row of `matrix` (K, L+1) holds the layer weights of one vector; `stacked`: results keep the axis K."""
 
     matrix: Tensor
     stacked: bool
 
+    def unstack(self, vectors: Tensor) -> Tensor:
+        """Removes the axis K of vectors (K, ...), unless the choice is stacked."""
+        return vectors if self.stacked else vectors[0]
+
     def apply(self, layers: Tensor) -> Tensor:
-        """(L+1, B, T, D) to (K, B, T, D)."""
+        """The chosen layers (K, B, T, D) of all layers (L+1, B, T, D)."""
         picks = self.matrix.argmax(dim=1)
         one_hot = torch.zeros_like(self.matrix).scatter_(1, picks[:, None], 1.0)
         if torch.equal(one_hot, self.matrix):
@@ -37,12 +41,12 @@ class LayerChoice:
 
 
 def choose_layers(layers: LayerSpec, num_layers: int) -> LayerChoice:
-    """all, top, average, a layer's number, one weight a layer, or a learned mix."""
+    """The choice for "all", "top", "average", a layer's number, one weight per layer, or a learned mix."""
     if isinstance(layers, ScalarMix):
         return LayerChoice(_mix_row(layers, num_layers)[None], stacked=False)
     if isinstance(layers, int) and not isinstance(layers, bool):
         if not -num_layers <= layers < num_layers:
-            raise ConfigError(f"layer {layers} was asked for; the model has layers 0 to {num_layers - 1}.")
+            raise ConfigError(f"layers is {layers}; the model has layers 0 to {num_layers - 1}.")
         return LayerChoice(torch.eye(num_layers)[[layers]], stacked=False)
     if isinstance(layers, str):
         return _named(num_layers).get(layers) or choose_layers(_parse(layers, num_layers), num_layers)
@@ -52,11 +56,11 @@ def choose_layers(layers: LayerSpec, num_layers: int) -> LayerChoice:
     if not all(map(math.isfinite, weights)):
         raise ConfigError(f"layer weights are {weights}; expected finite numbers.")
     if len(weights) != num_layers:
-        raise ConfigError(f"{len(weights)} layer weights were given; the model has {num_layers} layers.")
+        raise ConfigError(f"layers holds {len(weights)} weights; the model has {num_layers} layers.")
     return LayerChoice(torch.tensor([weights]), stacked=False)
 
 
-@functools.cache  # callers of one sentence at a time would feel it
+@functools.cache  # for the latency of one sentence
 def _named(num_layers: int) -> dict[str, LayerChoice]:
     eye = torch.eye(num_layers)
     return {
@@ -72,7 +76,7 @@ def _parse(text: str, num_layers: int) -> int | list[float]:
     except ValueError:
         raise ConfigError(
             f"layers is {text!r}; expected all, top, average, a number from 0 to {num_layers - 1}, "
-            f"or {num_layers} weights with commas."
+            f"or {num_layers} weights separated by commas."
         ) from None
 
 
@@ -82,6 +86,6 @@ def _mix_row(mix: ScalarMix, num_layers: int) -> Tensor:
     if mix.layer_norm != "none":
         raise ConfigError(
             f"A mix with layer_norm={mix.layer_norm!r} is not a weighting of the layers.",
-            "Take layers='all' as a tensor and call the mix on it.",
+            "Use layers='all' with output='torch' and call the mix on the result.",
         )
     return (mix.gamma * mix.layer_weights()).detach().float().cpu()

@@ -1,7 +1,7 @@
-"""The biLM as what it is, a language model: scores, perplexity and substitutes for words in context.
+"""The biLM as a language model: scores, perplexity and substitutes for words in context.
 
-Only for models that carry their softmax. The forward model reads `<S>` and the words before; the backward model reads
-`</S>` and the words after. A sentence of n words gives n + 1 predictions a direction: forward the words and `</S>`,
+The model must have its softmax. The forward model reads `<S>` and the preceding words; the backward model reads `</S>`
+and the following words. A sentence of n words has n + 1 predictions per direction: forward the words and `</S>`,
 backward the words and `<S>`. Words outside the vocabulary count as `<UNK>`.
 """
 
@@ -29,12 +29,12 @@ DEFINITION = (
     "words and </S>, backward the words and <S>; words outside the vocabulary count as <UNK>; the mean is geometric, "
     "exp of the mean of both directions' losses; state {state}"
 )
-_STATES_AT_ONCE = 1024  # hidden states scored against one block of the vocabulary
+_STATES_PER_CALL = 1024  # hidden states that are scored against one block of the vocabulary
 
 
 @dataclass(frozen=True)
 class Scores:
-    """Log-probabilities (nats) of a sentence: forward[k] of word k, last of </S>; backward[0] of <S>, then words."""
+    """Log-probabilities (nats) of a sentence: forward of each word and of </S>; backward of <S> and of each word."""
 
     tokens: list[str]
     forward: np.ndarray  # (n + 1,)
@@ -42,68 +42,69 @@ class Scores:
 
     @property
     def log_prob(self) -> float:
-        """Mean of the two directions' sums."""
+        """The mean of the sums of both directions."""
         return float((self.forward.sum() + self.backward.sum()) / 2)
 
 
 @dataclass(frozen=True)
 class Perplexity:
-    """How well a text was predicted, with what it was measured by."""
+    """The perplexity of a text, with the definition of the measure."""
 
     forward: float
     backward: float
     mean: float
     num_words: int
-    num_predictions: int  # a direction
+    num_predictions: int  # per direction
     num_unknown: int  # words outside the vocabulary
     definition: str
 
 
 @dataclass(frozen=True)
 class Substitute:
-    """A word for a place, and its log-probability there (summed over directions)."""
+    """A word that may replace another one, and its log-probability, summed over both directions."""
 
     word: str
     log_prob: float
 
 
 class LanguageModel:
-    """Scores from an embedder whose model has a softmax."""
+    """A language model made of an embedder whose model has a softmax."""
 
     def __init__(self, embedder: Embedder) -> None:
         if embedder.model.head is None:
             raise WeightsError(
                 f"The model {embedder.name!r} has no softmax, so it cannot score or predict words.",
-                "Published weights.hdf5 files leave it out; TensorFlow checkpoints and models trained here have it.",
+                "Published weights.hdf5 files lack it; TensorFlow checkpoints and models trained with elmo have it.",
             )
         if embedder.vocab is None or len(embedder.vocab) != embedder.model.head.vocab_size:
-            seen = "none" if embedder.vocab is None else f"{len(embedder.vocab):,} words"
+            num_words = 0 if embedder.vocab is None else len(embedder.vocab)
             raise WeightsError(
-                f"The softmax has {embedder.model.head.vocab_size:,} words and the vocabulary {seen}.",
-                "Put the vocabulary the model was trained with beside it as vocab.txt.",
+                f"The softmax has {embedder.model.head.vocab_size:,} words and the vocabulary has {num_words:,}.",
+                "Put the vocabulary of the model's training into its folder as vocab.txt.",
             )
         if not embedder.model.config.bidirectional:
-            raise ConfigError("Scores need a model with both directions; this one reads forward only.")
+            raise ConfigError("Scores need a model with both directions; this model has the forward direction only.")
         self.embedder = embedder
         self.head: Head = embedder.model.head
         self.vocab: Vocabulary = embedder.vocab
 
     def scores(self, texts: Any) -> list[Scores]:
-        """Per-token log-probabilities of each sentence; an empty one has none."""
-        given = normalize_input(texts, self.embedder.tokenize)
-        return list(self.stream(given.sentences))
+        """The log-probabilities of each sentence, per token; an empty sentence has none."""
+        inputs = normalize_input(texts, self.embedder.tokenize)
+        return list(self.stream(inputs.sentences))
 
     def stream(self, sentences: Iterable[Sequence[str]]) -> Iterator[Scores]:
-        """The same for an iterable of tokenised sentences of any length, one by one, in constant memory."""
+        """The same for tokenised sentences, one by one. The input may have any length: memory is constant."""
         for window in windows_of(sentences, 16_384):
-            found: dict[int, Scores] = {}
+            scores: dict[int, Scores] = {}
             filled = [i for i, sentence in enumerate(window) if len(sentence)]
             for group, forward, backward in self._states([window[i] for i in filled]):
-                found |= self._score([(filled[i], window[filled[i]]) for i in group], forward, backward)
-            yield from (found[i] if i in found else Scores([], np.zeros(0), np.zeros(0)) for i in range(len(window)))
+                scores |= self._score([(filled[i], window[filled[i]]) for i in group], forward, backward)
+            empty = Scores([], np.zeros(0), np.zeros(0))
+            yield from (scores.get(i, empty) for i in range(len(window)))
 
     def perplexity(self, sentences: Any) -> Perplexity:
-        """Of all sentences together."""
+        """The perplexity of all sentences together."""
         forward = backward = 0.0
         predictions = words = unknown = 0
         for scores in self.stream(normalize_input(sentences, self.embedder.tokenize).sentences):
@@ -124,34 +125,35 @@ class LanguageModel:
         )
 
     def substitutes(self, text: Any, position: int | None = None, *, k: int = 10) -> list[list[Substitute]]:
-        """The k words both directions together find likeliest at each position (or at one), best first.
+        """The k most probable words of both directions together at each position (or at one), best first.
 
-        The marks <S>, </S> and <UNK> are no words and are left out.
+        The symbols <S>, </S> and <UNK> are not words and are excluded.
         """
-        given = normalize_input([text] if not isinstance(text, str) else text, self.embedder.tokenize)
-        (tokens,) = given.sentences
+        inputs = normalize_input([text] if not isinstance(text, str) else text, self.embedder.tokenize)
+        (tokens,) = inputs.sentences
         if position is not None and not 0 <= position < len(tokens):
-            raise ConfigError(f"position {position} was asked for; the sentence has words 0 to {len(tokens) - 1}.")
+            raise ConfigError(f"position is {position}; the sentence has words 0 to {len(tokens) - 1}.")
         if not tokens:
             return []
         with torch.inference_mode():
             ((_, forward, backward),) = self._states([tokens])
-            places = range(len(tokens)) if position is None else [position]
-            # the state before a word predicts it forward, the one after it backward
-            before = torch.stack([forward[0, p] for p in places])  # (N, P)
-            after = torch.stack([backward[0, p + 2] for p in places])  # (N, P)
+            positions = range(len(tokens)) if position is None else [position]
+            # the forward state before a word predicts it, and so does the backward state after it
+            before = torch.stack([forward[0, p] for p in positions])  # (N, P)
+            after = torch.stack([backward[0, p + 2] for p in positions])  # (N, P)
             values, ids = self.head.best([before, after], k + 3)
-        marks = {self.vocab.bos, self.vocab.eos, self.vocab.unk}
-        found = []
-        for scores, numbers in zip(values.tolist(), ids.tolist(), strict=True):
-            words = [Substitute(self.vocab.words[i], v) for v, i in zip(scores, numbers, strict=True) if i not in marks]
-            found.append(words[:k])
-        return found
+        symbols = {self.vocab.bos, self.vocab.eos, self.vocab.unk}
+        substitutes = []
+        for log_probs, word_ids in zip(values.tolist(), ids.tolist(), strict=True):
+            pairs = zip(log_probs, word_ids, strict=True)
+            words = [Substitute(self.vocab.words[i], log_prob) for log_prob, i in pairs if i not in symbols]
+            substitutes.append(words[:k])
+        return substitutes
 
     def _states(self, sentences: Sequence[Sequence[str]]) -> Iterator[tuple[np.ndarray, Tensor, Tensor]]:
-        """Top states a batch: which sentences, forward (B, T, P), backward (B, T, P)."""
+        """Batch by batch: the numbers of its sentences and their top-layer states, forward and backward (B, T, P)."""
         P = self.embedder.model.config.lstm.proj_dim
-        rows = 1 if self.embedder.state == "carry" else 256  # carried: one row, sentence after sentence
+        rows = 1 if self.embedder.state == "carry" else 256  # "carry": one row continues in every sentence
         for group, layers in self.embedder.run(
             sentences, choose_layers("top", self.embedder.num_layers), batch_size=rows
         ):
@@ -165,16 +167,16 @@ class LanguageModel:
             bos, eos = torch.tensor([self.vocab.bos]), torch.tensor([self.vocab.eos])
             hidden += [forward[row, : n + 1], backward[row, 1 : n + 2]]
             targets += [torch.cat([ids, eos]), torch.cat([bos, ids])]
-        states, wanted = torch.cat(hidden), torch.cat(targets).to(forward.device)  # (N, P), (N,)
+        states, target_ids = torch.cat(hidden), torch.cat(targets).to(forward.device)  # (N, P), (N,)
         with torch.inference_mode():
             parts = [
-                self.head.log_probs(states[a : a + _STATES_AT_ONCE], wanted[a : a + _STATES_AT_ONCE])
-                for a in range(0, len(states), _STATES_AT_ONCE)
+                self.head.log_probs(states[a : a + _STATES_PER_CALL], target_ids[a : a + _STATES_PER_CALL])
+                for a in range(0, len(states), _STATES_PER_CALL)
             ]
         values = torch.cat(parts).double().cpu().numpy()  # (N,)
-        found, at = {}, 0
+        scores, start = {}, 0
         for number, tokens in numbered:
             n = len(tokens) + 1
-            found[number] = Scores(list(tokens), values[at : at + n], values[at + n : at + 2 * n])
-            at += 2 * n
-        return found
+            scores[number] = Scores(list(tokens), values[start : start + n], values[start + n : start + 2 * n])
+            start += 2 * n
+        return scores

@@ -1,21 +1,17 @@
-"""From a name, a folder or a file to an Embedder that is ready to use."""
+"""Loading: from a model's name, folder or file to an Embedder that is ready to use."""
 
 from __future__ import annotations
 
-import logging
 from pathlib import Path
 
-import torch
-
+from elmo.devices import choose_device
 from elmo.embed.embedder import Embedder
-from elmo.errors import ConfigError, WeightsError
+from elmo.errors import WeightsError
 from elmo.text.indexer import ByteIndexer, Indexer, LexiconIndexer, WordIndexer
 from elmo.text.vocab import Vocabulary
 from elmo.weights.formats import read_model
 from elmo.weights.lookup import find_model
 from elmo.weights.model_parts import ModelParts, build
-
-log = logging.getLogger(__name__)
 
 
 def load(
@@ -29,12 +25,12 @@ def load(
     cache_words: int = 100_000,
     allow_nonfinite: bool = False,
 ) -> Embedder:
-    """An embedder for a model by name (`elmo models` lists them), by path, or by options and weights file.
+    """An embedder for a model given by name (`elmo models` lists them), by path, or by options and weights file.
 
-    Nothing is downloaded: a known model that is not on this machine is an error that says what to get and where to
-    put it. `auto` takes CUDA, then MPS, then the CPU, and logs which.
+    Nothing is downloaded: if a known model is not on this machine, the error says what to download and where to put
+    it. The device `auto` is CUDA, MPS or the CPU, the first one that is available; the choice is logged.
     """
-    parts = model_parts(model, weights, late_head=True)  # vectors need no softmax
+    parts = model_parts(model, weights, lazy_head=True)  # vectors need no softmax
     return Embedder(
         build(parts, allow_nonfinite=allow_nonfinite),
         make_indexer(parts),
@@ -49,13 +45,13 @@ def load(
     )
 
 
-def model_parts(model: str | Path, weights: str | Path | None = None, *, late_head: bool = False) -> ModelParts:
-    """The parts of a model given in any way `load` takes; with `late_head`, its softmax when it is called for."""
-    return read_model(model, weights) if weights is not None else find_model(model, late_head=late_head)
+def model_parts(model: str | Path, weights: str | Path | None = None, *, lazy_head: bool = False) -> ModelParts:
+    """The parts of a model given in any way `load` takes; with `lazy_head`, its softmax when it is called for."""
+    return read_model(model, weights) if weights is not None else find_model(model, lazy_head=lazy_head)
 
 
 def make_indexer(parts: ModelParts) -> Indexer:
-    """What turns tokens into the rows this model reads."""
+    """The indexer that turns tokens into the rows of ids of this model."""
     chars = parts.config.chars
     if parts.lexicon is not None:
         return LexiconIndexer(parts.lexicon.chars, parts.lexicon.words, chars.max_chars if chars else 0)
@@ -63,27 +59,13 @@ def make_indexer(parts: ModelParts) -> Indexer:
         return ByteIndexer(chars.max_chars)
     if parts.vocab is None:
         raise WeightsError(
-            f"{parts.source}: the model reads words, and there is no vocabulary beside it.",
+            f"{parts.source}: the model reads words, and its folder has no vocabulary.",
             "Put the vocabulary it was trained with into the same folder as vocab.txt.",
         )
     return WordIndexer(Vocabulary(parts.vocab, source=parts.source))
 
 
 def _vocabulary(parts: ModelParts) -> Vocabulary | None:
-    """The words of the softmax or the word table; a list that merely lies beside a character model is not needed."""
+    """The vocabulary of the softmax or the word table; a character model without a softmax does not need one."""
     needed = parts.config.head is not None or parts.config.words is not None
     return Vocabulary(parts.vocab, source=parts.source) if needed and parts.vocab is not None else None
-
-
-def choose_device(device: str) -> str:
-    """The device asked for, if it is there; for `auto` the best there is."""
-    if device == "auto":
-        chosen = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
-        log.info("device auto: %s", chosen)
-        return chosen
-    try:
-        torch.empty(0, device=device)
-    except (RuntimeError, AssertionError) as error:
-        reason = str(error).splitlines()[0]
-        raise ConfigError(f"device {device!r} cannot be used ({reason}).", "Try device='cpu' or 'auto'.") from error
-    return device

@@ -1,7 +1,7 @@
-"""The golden vectors of the two reference implementations, replayed on this machine and device.
+"""Self-test: recomputes the golden vectors of the two reference implementations on this machine and device.
 
-Two tiny published-format models, thirty sentences each, state carried from batch to batch: gate order, clips, skips,
-the forget bias, the highways and the state all have to be right for the numbers to come out.
+There are two tiny models in the published formats, with thirty sentences each; the state is carried from batch to
+batch. The vectors agree only if gate order, clips, skips, forget bias, highways and state are all correct.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from elmo.embed.load import load
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 SENTENCES = {"allennlp": "sentences.json", "bilm-tf": "lm_embeddings_sentences.json"}
-LIMITS = {"float32": 2e-6, "bfloat16": 0.2}  # largest difference of a number of about one
+LIMITS = {"float32": 2e-6, "bfloat16": 0.2}  # largest absolute difference; the values are about one
 
 
 @dataclass(frozen=True)
 class Replay:
-    """One model's largest difference from the published vectors."""
+    """The largest difference of one model from the published vectors."""
 
     model: str
     device: str
@@ -35,7 +35,7 @@ class Replay:
 
 
 def golden_batches(model: str) -> list[tuple[list[list[str]], list[np.ndarray]]]:
-    """Ten batches of three sentences, and the top layer (n, D) expected of each sentence."""
+    """Ten batches of three sentences, and the expected top layer (n, D) of each sentence."""
     folder = GOLDEN / model
     texts = json.loads((folder / SENTENCES[model]).read_text(encoding="utf-8"))
     files = [h5py.File(folder / f"lm_embeddings_{row}.hdf5", "r") for row in range(3)]
@@ -53,11 +53,11 @@ def golden_batches(model: str) -> list[tuple[list[list[str]], list[np.ndarray]]]
 
 
 def replay(model: str, *, device: str = "cpu", dtype: str = "float32") -> Replay:
-    """Embeds the golden sentences as the reference did and compares."""
+    """Embeds the golden sentences as the reference implementation did, and compares the vectors."""
     folder = GOLDEN / model
     embedder = load(folder / "options.json", folder / "lm_weights.hdf5", device=device, dtype=dtype, state="carry")
-    worst = 0.0
+    largest = 0.0
     for sentences, expected in golden_batches(model):
-        for vectors, wanted in zip(embedder.embed(sentences, layers="top"), expected, strict=True):
-            worst = max(worst, float(np.abs(vectors - wanted).max()))
-    return Replay(model, device, dtype, worst)
+        for actual, golden in zip(embedder.embed(sentences, layers="top"), expected, strict=True):
+            largest = max(largest, float(np.abs(actual - golden).max()))
+    return Replay(model, device, dtype, largest)

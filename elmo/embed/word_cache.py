@@ -1,7 +1,7 @@
-"""The context-free vector of each distinct word, computed once and remembered within bounds.
+"""Cache of the context-independent vector of each distinct word, bounded, least recently used words evicted first.
 
-First step of embedding: running text repeats itself, so the character network sees a few thousand words where the
-LSTMs see tens of thousands of tokens.
+It is the first step of embedding. Running text repeats its words, so the character network encodes a few thousand words
+where the LSTMs read tens of thousands of tokens.
 """
 
 from __future__ import annotations
@@ -10,95 +10,87 @@ import threading
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from itertools import chain, count
-from typing import Any
+from typing import Any, Generic, Protocol, TypeVar, cast
 
 import numpy as np
-import torch
 from torch import Tensor
 
-from elmo.embed.run.cpu import FastPath
-from elmo.model.bilm import BiLM
-from elmo.text.indexer import Indexer, token_rows
+from elmo.text.indexer import Indexer
 
-WORDS_AT_ONCE = 256  # bounds the convolutions' memory: 256 words x 2048 filters x 50 columns is 100 MB
-Vector = Any  # of a word, (P,): a row of numpy from a twin, which is made and stacked sooner, otherwise a Tensor
-_LONGEST_KEY = 64  # longer tokens are known by their row of ids, so that keys cannot fill the memory
+# one word's vector (P,); numpy rows are faster to make and to stack than tensors
+Vector = TypeVar("Vector", bound=Tensor | np.ndarray)
+_LONGEST_KEY = 64  # characters; a longer token is stored under its row of ids, so that keys do not fill the memory
 
 
-class WordVectors:
-    """Vectors of words, least recently used ones forgotten beyond `capacity`."""
+class WordEncoder(Protocol[Vector]):
+    """What the cache needs from an executor."""
 
-    def __init__(self, model: BiLM, indexer: Indexer, capacity: int, fast: FastPath | None = None) -> None:
-        self._model, self._indexer, self.capacity, self._fast = model, indexer, capacity, fast
-        self._known: OrderedDict[str | bytes, Vector] = OrderedDict()
+    def encode_boundaries(self) -> list[Vector]:
+        """The vectors of the sentence boundaries <S> and </S>."""
+
+    def encode_words(self, words: list[str]) -> list[Vector]:
+        """The vector of each word."""
+
+    def stack(self, vectors: list[Vector]) -> Tensor:
+        """The vectors as one tensor (N, P)."""
+
+
+class WordCache(Generic[Vector]):
+    """Vectors of at most `capacity` words. Threads may share it."""
+
+    def __init__(self, encoder: WordEncoder[Vector], indexer: Indexer, capacity: int) -> None:
+        self.encoder: WordEncoder[Vector] = encoder
+        self._indexer, self.capacity = indexer, capacity
+        self._vectors: OrderedDict[str | bytes, Vector] = OrderedDict()
         self._boundaries: list[Vector] = []
-        self._lock = threading.Lock()  # callers may share an embedder between threads
+        self._lock = threading.Lock()
 
     def __getstate__(self) -> dict[str, Any]:
-        # a copy in another process starts with an empty memory; locks cannot travel
-        return {**self.__dict__, "_known": OrderedDict(), "_lock": None}
+        # a copy in another process starts with an empty cache; locks cannot be pickled
+        return {**self.__dict__, "_vectors": OrderedDict(), "_lock": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
-        return len(self._known)
+        return len(self._vectors)
 
     def table(self, sentences: Iterable[Sequence[str]]) -> tuple[Tensor, dict[str, int]]:
-        """Vectors (2 + N, P) of the boundaries and the N distinct words, and each word's row."""
+        """Vectors (2 + N, P) of the two boundaries and the N distinct words, and the row of each word."""
         rows = dict(zip(dict.fromkeys(chain.from_iterable(sentences)), count(2)))
         keys: list[str | bytes] = list(rows)
         if max(map(len, rows), default=0) > _LONGEST_KEY:
             keys = [self._key(token) for token in rows]
         with self._lock:
-            missing = {key: token for key, token in zip(keys, rows, strict=True) if key not in self._known}
-            fresh = dict(zip(missing, self._compute(list(missing.values())), strict=True))
-            vectors = [fresh[key] if key in fresh else self._known[key] for key in keys]
-            self._remember(keys, fresh)
-        return self._stack([*self._boundary_vectors(), *vectors]), rows
+            missing = {key: token for key, token in zip(keys, rows, strict=True) if key not in self._vectors}
+            new = dict(zip(missing, self.encoder.encode_words(list(missing.values())), strict=True))
+            vectors = [new[key] if key in new else self._vectors[key] for key in keys]
+            self._store(keys, new)
+        return self.encoder.stack([*self._boundary_vectors(), *vectors]), rows
 
     def clear(self) -> None:
-        """Forgets all words."""
-        self._known.clear()
+        """Discards all words."""
+        self._vectors.clear()
 
     def _boundary_vectors(self) -> list[Vector]:
         if not self._boundaries:
-            self._boundaries = self._encode(np.stack([self._indexer.begin, self._indexer.end]))  # two of (P,)
+            self._boundaries = self.encoder.encode_boundaries()
         return self._boundaries
-
-    def _compute(self, words: list[str]) -> list[Vector]:
-        if self._fast is not None:  # a twin minds its own memory
-            return self._encode(token_rows(self._indexer, words)) if words else []
-        # like lengths together: the network convolves no more columns than the longest word of a group needs
-        order = sorted(range(len(words)), key=lambda i: len(words[i]))
-        vectors: list[Vector] = [torch.empty(0)] * len(words)
-        for start in range(0, len(order), WORDS_AT_ONCE):
-            group = order[start : start + WORDS_AT_ONCE]
-            encoded = self._encode(token_rows(self._indexer, [words[i] for i in group]))  # n of (P,)
-            for i, vector in zip(group, encoded, strict=True):
-                vectors[i] = vector
-        return vectors
-
-    def _encode(self, rows: np.ndarray) -> list[Vector]:
-        if self._fast is not None:
-            return list(self._fast.encode(rows))
-        device = next(self._model.parameters()).device
-        return list(self._model.token_encoder(torch.from_numpy(rows).to(device)).unbind())  # N of (P,)
-
-    def _stack(self, vectors: list[Vector]) -> Tensor:
-        if self._fast is None:
-            return torch.stack(vectors)
-        return torch.from_numpy(np.concatenate(vectors).reshape(len(vectors), -1))
 
     def _key(self, token: str) -> str | bytes:
         return token if len(token) <= _LONGEST_KEY else self._indexer.row(token).tobytes()
 
-    def _remember(self, used: Iterable[str | bytes], fresh: dict[str | bytes, Vector]) -> None:
+    def _store(self, used: Iterable[str | bytes], new: dict[str | bytes, Vector]) -> None:
         for key in used:
-            if key not in fresh:
-                self._known.move_to_end(key)
-        # copies: a row would keep all others of its call in memory, too
-        self._known.update((key, v.copy() if isinstance(v, np.ndarray) else v.clone()) for key, v in fresh.items())
-        while len(self._known) > self.capacity:
-            self._known.popitem(last=False)
+            if key not in new:
+                self._vectors.move_to_end(key)
+        # copies, because a row of an array keeps the memory of all other rows of that array alive
+        self._vectors.update((key, _copy(vector)) for key, vector in new.items())
+        while len(self._vectors) > self.capacity:
+            self._vectors.popitem(last=False)
+
+
+def _copy(vector: Vector) -> Vector:
+    duplicate: Any = vector.copy() if isinstance(vector, np.ndarray) else vector.clone()
+    return cast(Vector, duplicate)

@@ -1,11 +1,13 @@
-"""Faster twins of what `elmo.model` computes in plain form, found by operation, device and dtype.
+"""Lookup of the fastest implementation of an operation for a device, a dtype and a model.
 
-    twin = kernels.find_kernel("bilm", "cpu", "float32")
-    if twin is not None: fast = twin(model)
+    make_kernels = find_kernel("bilm", "cpu", "float32", model)
+    if make_kernels is not None:
+        kernels = make_kernels(model)
 
-The plain versions define the truth; a twin gives the same numbers sooner, or there is none and `find` says None.
-ELMO_KERNELS chooses: unset = the best there is, torch = PyTorch alone, avx2 = compiled for AVX2 only, off = no twins.
-Which one was chosen, and why not a better one, is logged once.
+`elmo.model` holds the reference implementation in plain PyTorch. An implementation found here computes the same values
+faster; None means that the caller uses plain PyTorch. Every implementation says which models it supports. The
+environment variable ELMO_KERNELS selects: unset = the fastest, torch = PyTorch only, avx2 = compiled for AVX2 only,
+off = no implementation. The choice is logged once, with the reason where a faster implementation cannot be used.
 """
 
 from __future__ import annotations
@@ -16,26 +18,133 @@ import importlib
 import logging
 import os
 from collections.abc import Callable, Iterator
-from typing import Any
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, overload
 
 from elmo.errors import ConfigError
 from elmo.kernels.cpu.build import CannotBuild, find_compiler, library_path, processor_level
 
+if TYPE_CHECKING:  # `elmo doctor` imports this module and must start without numpy and torch
+    import numpy as np
+    import torch
+    from torch import Tensor
+
+    from elmo.kernels.cpu.request import CpuRequest, CpuResult
+    from elmo.model.bilm import BiLM
+    from elmo.model.stacks import FusedStacks
+    from elmo.model.token_encoder import StrongestWindows
+
 log = logging.getLogger(__name__)
 
 CHOICES = ("", "torch", "avx2", "off")
-Maker = Callable[[str, str], Callable[..., Any] | None]  # ELMO_KERNELS's choice and a dtype to a twin, if it can
 
 
-def find_kernel(op: str, device: str, dtype: str) -> Callable[..., Any] | None:
-    """The best twin of an operation here, or None where only the plain version exists or ELMO_KERNELS=off."""
-    choice = requested_kernels()
-    makers = {} if choice == "off" else TWINS.get((op, device.split(":")[0]), {})
-    return next((twin for maker in makers.get(dtype, ()) if (twin := maker(choice, dtype)) is not None), None)
+class CpuBiLM(Protocol):
+    """A biLM whose weights are packed for the CPU, for inference ("bilm"). It may be pickled."""
+
+    def encode_rows(self, rows: np.ndarray) -> np.ndarray:
+        """Token vectors (N, P) float32 of rows of ids (N, W)."""
+
+    def contextualize(self, request: CpuRequest) -> CpuResult:
+        """The chosen layers of every token of the request and, on request, the state after each sentence."""
+
+
+class PendingTensor(Protocol):
+    """A tensor that the device still computes or copies."""
+
+    def wait(self) -> Tensor:
+        """The tensor, once the caller may use it."""
+
+
+class GpuBiLM(Protocol):
+    """A biLM on a GPU, for inference over many sentences ("bilm_bulk"). Launches go to a stream of its own."""
+
+    device: torch.device
+    dtype: torch.dtype
+    proj_dim: int
+
+    def at_work(self) -> AbstractContextManager[Any]:
+        """A context in which launches go to the implementation's stream; the methods below are called inside it."""
+
+    def encode_into(self, table: Tensor, first: int, rows: np.ndarray) -> None:
+        """Writes the token vectors of rows of ids (N, W) to table[first : first + N]."""
+
+    def contextualize(
+        self,
+        table: Tensor,
+        words: np.ndarray,
+        lengths: np.ndarray,
+        mix: np.ndarray,
+        *,
+        initial: tuple[Tensor, Tensor] | None = None,
+        pooling: str | None = None,
+    ) -> Tensor:
+        """Chosen layers (K, N, D) of all words, or one pooled vector (K, D) per sentence."""
+
+    def send(self, tensor: Tensor, *, to_host: bool) -> PendingTensor:
+        """Starts the transfer of a tensor to the host, or hands it to the caller's stream."""
+
+
+MakeCpuBiLM = Callable[["BiLM"], CpuBiLM]
+MakeGpuBiLM = Callable[["BiLM"], GpuBiLM]
+SampledCrossEntropy = Callable[["Tensor", "Tensor", "Tensor", "Tensor", "Tensor"], "Tensor"]
+
+
+class Implementation(NamedTuple):
+    """One implementation of an operation that this machine can run."""
+
+    call: Callable[..., Any]  # the function, or the class to construct
+    supports: Callable[[BiLM], str | None]  # why a model cannot use it; None: the model is supported
+
+
+Loader = Callable[[str, str], Implementation | None]  # (value of ELMO_KERNELS, dtype); None: not on this machine
+
+
+@overload
+def find_kernel(op: Literal["bilm"], device: str, dtype: str, model: BiLM | None = None) -> MakeCpuBiLM | None: ...
+@overload
+def find_kernel(op: Literal["bilm_bulk"], device: str, dtype: str, model: BiLM | None = None) -> MakeGpuBiLM | None: ...
+@overload
+def find_kernel(op: Literal["bilstm"], device: str, dtype: str, model: BiLM | None = None) -> FusedStacks | None: ...
+@overload
+def find_kernel(
+    op: Literal["strongest_windows"], device: str, dtype: str, model: BiLM | None = None
+) -> Callable[..., Tensor] | None: ...
+@overload
+def find_kernel(
+    op: Literal["sampled_cross_entropy"], device: str, dtype: str, model: BiLM | None = None
+) -> SampledCrossEntropy | None: ...
+
+
+def find_kernel(op: str, device: str, dtype: str, model: BiLM | None = None) -> Callable[..., Any] | None:
+    """The fastest implementation of an operation that supports the model; None: use plain PyTorch.
+
+    Without a model, the first implementation that this machine can run. The first time that a faster implementation
+    does not support a model, a warning says why.
+    """
+    for implementation in _available(op, device, dtype):
+        reason = None if model is None else implementation.supports(model)
+        if reason is None:
+            return implementation.call
+        _warn_unsupported(op, device.split(":")[0], dtype, reason)
+    return None
+
+
+def find_strongest_windows(model: BiLM, device: torch.device, dtype: torch.dtype) -> StrongestWindows | None:
+    """The implementation of the character convolutions that computes in `dtype`, as `TokenEncoder` takes it."""
+    if model.token_encoder.chars is None:
+        return None
+    kernel = find_kernel("strongest_windows", device.type, str(dtype).removeprefix("torch."), model)
+    return None if kernel is None else functools.partial(kernel, dtype=dtype)
+
+
+def why_unsupported(op: str, device: str, dtype: str, model: BiLM) -> str | None:
+    """Why the fastest implementation does not support a model; None: it does, or there is no implementation."""
+    return next((implementation.supports(model) for implementation in _available(op, device, dtype)), None)
 
 
 def requested_kernels() -> str:
-    """What ELMO_KERNELS says; "" where it says nothing."""
+    """The value of ELMO_KERNELS; "" if it is not set."""
     choice = os.environ.get("ELMO_KERNELS", "").lower()
     if choice not in CHOICES:
         raise ConfigError(f"ELMO_KERNELS is {choice!r}; expected {', '.join(CHOICES[1:])}, or nothing.")
@@ -44,7 +153,7 @@ def requested_kernels() -> str:
 
 @contextlib.contextmanager
 def kernels_set_to(choice: str) -> Iterator[None]:
-    """ELMO_KERNELS set to a choice inside, and as it was after."""
+    """Sets ELMO_KERNELS inside the context and restores it afterwards."""
     before = os.environ.get("ELMO_KERNELS")
     os.environ["ELMO_KERNELS"] = choice
     try:
@@ -56,7 +165,7 @@ def kernels_set_to(choice: str) -> Iterator[None]:
 
 
 def describe() -> dict[str, str]:
-    """What `find` would use on this CPU, for `elmo doctor`. Nothing is compiled and nothing is written."""
+    """The CPU kernels that `find_kernel` would use, for `elmo doctor`. Compiles nothing and writes nothing."""
     if requested_kernels() in ("off", "torch"):
         return {"cpu_kernels": f"{requested_kernels()} (ELMO_KERNELS)"}
     try:
@@ -70,13 +179,26 @@ def describe() -> dict[str, str]:
     return {"cpu_kernels": f"{level.name}, {when}", "cpu_kernels_path": str(path)}
 
 
-def _native(choice: str, dtype: str) -> Callable[..., Any] | None:
-    return None if choice == "torch" else _native_or_why(choice, dtype)
+def _available(op: str, device: str, dtype: str) -> Iterator[Implementation]:
+    choice = requested_kernels()
+    loaders = {} if choice == "off" else IMPLEMENTATIONS.get((op, device.split(":")[0]), {})
+    for load in loaders.get(dtype, ()):
+        implementation = load(choice, dtype)
+        if implementation is not None:
+            yield implementation
 
 
-@functools.cache
-def _native_or_why(choice: str, dtype: str) -> Callable[..., Any] | None:
-    # remembered by choice and dtype: a failed compilation is tried, and complained about, once
+@functools.cache  # one warning per reason
+def _warn_unsupported(op: str, device: str, dtype: str, reason: str) -> None:
+    log.warning("a slower implementation of %s is used on %s for %s: %s", op, device, dtype, reason)
+
+
+def _load_native(choice: str, dtype: str) -> Implementation | None:
+    return None if choice == "torch" else _compile_native(choice, dtype)
+
+
+@functools.cache  # by choice and dtype: a compilation that fails is tried and logged once
+def _compile_native(choice: str, dtype: str) -> Implementation | None:
     from elmo.kernels.cpu.abi import has_dtype
     from elmo.kernels.cpu.native import NativeBiLM
 
@@ -87,45 +209,49 @@ def _native_or_why(choice: str, dtype: str) -> Callable[..., Any] | None:
         log.warning("no compiled CPU kernels for %s: %s", dtype, error)
         return None
     log.info("compiled CPU kernels (%s) for %s", processor_level().name, dtype)
-    return functools.partial(NativeBiLM, dtype=dtype)
+    return Implementation(functools.partial(NativeBiLM, dtype=dtype), NativeBiLM.supports)
 
 
-def _torch(choice: str, dtype: str) -> Callable[..., Any] | None:
-    return _torch_or_why(dtype)
+def _load_torch(choice: str, dtype: str) -> Implementation | None:
+    return _import_torch(dtype)
 
 
-@functools.cache
-def _torch_or_why(dtype: str) -> Callable[..., Any] | None:
+@functools.cache  # the log line is written once
+def _import_torch(dtype: str) -> Implementation:
     from elmo.kernels.cpu.pytorch import TorchBiLM, can_prepack
 
-    prepacked = "prepacked" if can_prepack(dtype) else "plain: this torch cannot lay out weights for oneDNN"
-    log.info("CPU kernels of PyTorch alone for %s (%s products)", dtype, prepacked)
-    return functools.partial(TorchBiLM, dtype=dtype)
+    products = "prepacked" if can_prepack(dtype) else "not prepacked: this torch cannot lay out weights for oneDNN"
+    log.info("CPU kernels in PyTorch for %s (weights %s)", dtype, products)
+    return Implementation(functools.partial(TorchBiLM, dtype=dtype), TorchBiLM.supports)
 
 
-def _triton(module: str, name: str) -> Maker:
+def _on_cuda(module: str, name: str, supports: str) -> dict[str, tuple[Loader, ...]]:
+    """dtype -> loader of a Triton implementation; `supports` names its check in `elmo.kernels.cuda.supports`."""
+
     @functools.cache
-    def make(choice: str, dtype: str) -> Callable[..., Any] | None:
+    def load() -> Implementation | None:
         try:
-            found: Callable[..., Any] = getattr(importlib.import_module(module), name)
-        except ImportError as error:  # no Triton on this system
-            log.warning("no CUDA kernels of ours (%s): %s", name, error)
+            call: Callable[..., Any] = getattr(importlib.import_module(module), name)
+        except ImportError as error:  # Triton is not installed
+            log.warning("no CUDA kernel for %s: %s", name, error)
             return None
-        return found
+        return Implementation(call, getattr(importlib.import_module("elmo.kernels.cuda.supports"), supports))
 
-    return lambda choice, dtype: None if choice == "torch" else make(choice, dtype)
+    def loader(choice: str, dtype: str) -> Implementation | None:
+        return None if choice == "torch" else load()
 
-
-def _on_gpu(module: str, name: str) -> dict[str, tuple[Maker, ...]]:
-    maker = _triton(module, name)
-    return dict.fromkeys(("float32", "bfloat16", "float16"), (maker,))
+    return dict.fromkeys(("float32", "bfloat16", "float16"), (loader,))
 
 
-# operation and device -> dtype -> makers, best first
-TWINS: dict[tuple[str, str], dict[str, tuple[Maker, ...]]] = {
-    ("bilm", "cpu"): {"float32": (_native, _torch), "bfloat16": (_native, _torch), "int8": (_native,)},
-    ("bilm_bulk", "cuda"): _on_gpu("elmo.kernels.cuda.bilm", "CudaBiLM"),
-    ("bilstm", "cuda"): _on_gpu("elmo.kernels.cuda.lstm", "bilstm"),
-    ("strongest_windows", "cuda"): _on_gpu("elmo.kernels.cuda.char_cnn", "strongest_windows"),
-    ("sampled_cross_entropy", "cuda"): _on_gpu("elmo.kernels.cuda.softmax", "sampled_cross_entropy"),
+# (operation, device) -> dtype -> loaders, the fastest implementation first
+IMPLEMENTATIONS: dict[tuple[str, str], dict[str, tuple[Loader, ...]]] = {
+    ("bilm", "cpu"): {
+        "float32": (_load_native, _load_torch),
+        "bfloat16": (_load_native, _load_torch),
+        "int8": (_load_native,),
+    },
+    ("bilm_bulk", "cuda"): _on_cuda("elmo.kernels.cuda.bilm", "CudaBiLM", "all_models"),
+    ("bilstm", "cuda"): _on_cuda("elmo.kernels.cuda.lstm", "bilstm", "projected_lstms"),
+    ("strongest_windows", "cuda"): _on_cuda("elmo.kernels.cuda.char_cnn", "strongest_windows", "short_tokens"),
+    ("sampled_cross_entropy", "cuda"): _on_cuda("elmo.kernels.cuda.softmax", "sampled_cross_entropy", "all_models"),
 }

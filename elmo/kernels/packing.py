@@ -1,7 +1,7 @@
-"""Who runs where in the CUDA twin: sentences end to end in slots, the same places for both directions.
+"""Packing of sentences end to end into rows, for the CUDA kernels and for the slots of the CPU kernels.
 
-Like `slots`, but for millions of words a second: the host decides for whole sentences only, and what a token needs to
-know is worked out on the GPU from its sentence's slot and first step (`layout_cuda`).
+The host assigns whole sentences, at millions of words per second. The GPU derives the position of each token from the
+row and the first step of its sentence (`elmo.kernels.cuda.layout`). Both directions use the same positions.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from heapq import heapreplace
 
 import numpy as np
 
-BUCKETS = (16, 64, 256, 512, 1024, 2048, 4096)  # rows that advance together; few numbers, so few recorded graphs
+BUCKETS = (16, 64, 256, 512, 1024, 2048, 4096)  # numbers of rows; each one used needs its own CUDA graphs
 
 
 @dataclass(frozen=True)
 class Packing:
-    """slots and starts (S,) int32: each sentence's row and first step, -1 for one without tokens."""
+    """slots and starts (S,) int32: the row and the first step of each sentence, -1 for a sentence without tokens."""
 
     num_rows: int
     num_steps: int
@@ -25,9 +25,9 @@ class Packing:
 
 
 def pack(lengths: np.ndarray, break_even: int) -> Packing:
-    """Sentences of so many tokens each, boundaries included (0: nothing to run), in as many rows as pay.
+    """Packs sentences of the given lengths (boundaries included; 0: not run) into the number of rows that is fastest.
 
-    A step takes as long as `break_even` rows of it however few rows there are.
+    `break_even` is the fixed cost of a step, expressed as the number of rows that take the same time.
     """
     num_rows = choose_rows(lengths[lengths > 0], break_even)
     slots, starts = queue(lengths, num_rows)
@@ -36,22 +36,25 @@ def pack(lengths: np.ndarray, break_even: int) -> Packing:
 
 
 def queue(lengths: np.ndarray, num_slots: int) -> tuple[np.ndarray, np.ndarray]:
-    """Each sentence's slot and first step (S,) int32, the longest first to the emptiest slot; -1 without tokens."""
+    """The slot and first step (S,) int32 of each sentence: longest first, to the slot with the fewest tokens.
+
+    Both are -1 for a sentence without tokens.
+    """
     filled = np.flatnonzero(lengths)
     order = filled[np.argsort(-lengths[filled], kind="stable")]
-    loads = [(0, slot) for slot in range(num_slots)]  # how full, and which; the emptiest first
-    rows, begins = [], []
+    loads = [(0, slot) for slot in range(num_slots)]  # a heap of (tokens, slot)
+    slot_list, start_list = [], []
     for length in lengths[order].tolist():
         load, slot = loads[0]
         heapreplace(loads, (load + length, slot))
-        rows.append(slot)
-        begins.append(load)
+        slot_list.append(slot)
+        start_list.append(load)
     slots, starts = (np.full(len(lengths), -1, dtype=np.int32) for _ in range(2))
-    slots[order], starts[order] = rows, begins
+    slots[order], starts[order] = slot_list, start_list
     return slots, starts
 
 
 def choose_rows(lengths: np.ndarray, break_even: int) -> int:
-    """The bucket that is done first: more rows take fewer steps, but never fewer than the longest sentence has."""
+    """The fastest bucket: more rows need fewer steps, but at least as many as the longest sentence has tokens."""
     longest, total = int(lengths.max(initial=1)), int(lengths.sum())
     return min(BUCKETS, key=lambda rows: (break_even + rows) * max(longest, -(-total // min(rows, len(lengths) or 1))))

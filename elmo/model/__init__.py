@@ -1,1 +1,1 @@
-"""The network: ids in, tensors out. No strings, no files, no memory of the last call."""
+"""The network in plain PyTorch: ids in, tensors out. No strings, no files, no state between calls."""

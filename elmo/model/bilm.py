@@ -1,7 +1,7 @@
-"""The bidirectional language model: rows of ids to all layers of vectors (paper section 3.1 and 3.2).
+"""The bidirectional language model: rows of ids to all layers of vectors (paper sections 3.1 and 3.2).
 
-Puts the token encoder, the two LSTM stacks and, where there is one, the softmax together. It never opens a file, and it
-remembers nothing: state is an argument and a result.
+It combines the token encoder, the two LSTM stacks and, if the model has one, the softmax. It reads no files and stores
+nothing between calls: the LSTM state is an argument and a result.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from elmo.model.token_encoder import TokenEncoder
 
 @dataclass(frozen=True)
 class BiLMOutput:
-    """All layers of a batch, where tokens are, and what to start the next batch from.
+    """All layers of a batch, the mask of its tokens, and the state to start the next batch from.
 
-    layers (L+1, B, T, D): layer 0 is the token layer, once for each direction; layer k is [forward; backward].
-    Positions outside the mask (B, T) are zero. Boundary positions are included.
+    layers (L+1, B, T, D): layer 0 is the token layer, repeated for each direction; layer k is [forward; backward].
+    Positions outside the mask (B, T) are zero. The boundaries are included.
     """
 
     layers: Tensor
@@ -31,7 +31,7 @@ class BiLMOutput:
 
 
 class BiLM(nn.Module):
-    """A biLM of any published shape. `BiLM(config)` has fresh weights; `elmo.weights` fills it from files."""
+    """A biLM of any published shape. `BiLM(config)` has random weights; `elmo.weights` fills it from files."""
 
     def __init__(self, config: BiLMConfig) -> None:
         super().__init__()
@@ -43,33 +43,34 @@ class BiLM(nn.Module):
             self.tie()
 
     def forward(self, ids: Tensor, mask: Tensor | None = None, state: State | None = None) -> BiLMOutput:
-        """ids (B, T, W) with boundary rows, 0 = padding on the right. Without `mask`, tokens are the non-zero rows."""
+        """All layers of ids (B, T, W) with boundaries, padded with 0 on the right. Default mask: the non-zero rows."""
         if mask is None:
             mask = (ids != 0).any(dim=-1)  # (B, T)
         tokens = self.token_encoder(ids.flatten(0, 1)).unflatten(0, ids.shape[:2])  # (B, T, P)
         return self.contextualize(tokens, mask, state)
 
     def contextualize(self, tokens: Tensor, mask: Tensor, state: State | None = None) -> BiLMOutput:
-        """From token vectors (B, T, P), as `token_encoder` makes them, to all layers."""
+        """All layers of token vectors (B, T, P), which `token_encoder` computes."""
         state = self.zero_state(len(tokens)) if state is None else state
         tokens = tokens * mask[:, :, None]  # (B, T, P)
-        inside = None if bool(mask.all()) else mask
-        runs = [
-            stack(tokens, inside, State(state.h[d], state.c[d]), reverse=d == 1) for d, stack in enumerate(self.stacks)
+        stack_mask = None if bool(mask.all()) else mask
+        directions = [
+            stack(tokens, stack_mask, State(state.h[r], state.c[r]), reverse=r == 1)
+            for r, stack in enumerate(self.stacks)
         ]
-        contextual = torch.cat([layers for layers, _ in runs], dim=-1)  # (L, B, T, D)
-        token_layer = torch.cat([tokens] * len(runs), dim=-1)  # (B, T, D)
-        after = State(torch.stack([s.h for _, s in runs]), torch.stack([s.c for _, s in runs]))
+        contextual = torch.cat([layers for layers, _ in directions], dim=-1)  # (L, B, T, D)
+        token_layer = torch.cat([tokens] * len(directions), dim=-1)  # (B, T, D)
+        after = State(torch.stack([s.h for _, s in directions]), torch.stack([s.c for _, s in directions]))
         return BiLMOutput(layers=torch.cat([token_layer[None], contextual]), mask=mask, state=after)
 
     def tie(self) -> None:
-        """Makes the word table and the softmax rows one tensor."""
+        """Makes the word table and the softmax weights the same tensor."""
         assert isinstance(self.head, SoftmaxHead)
         assert self.token_encoder.words is not None
         self.head.weight = self.token_encoder.words
 
     def zero_state(self, num_rows: int) -> State:
-        """A fresh memory: h (directions, L, B, P) and c (directions, L, B, H), all zero; c is at least float32."""
+        """The zero state of R directions: h (R, L, B, P) and c (R, L, B, H); c is at least float32."""
         lstm, like = self.config.lstm, next(self.parameters())
         shape = (self.config.num_directions, lstm.num_layers, num_rows)
         cell_dtype = torch.promote_types(like.dtype, torch.float32)

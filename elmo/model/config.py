@@ -1,29 +1,29 @@
-"""What a biLM is made of, as numbers: frozen, checked when made, the same in memory and in a saved model's JSON.
+"""Configuration of a biLM: frozen dataclasses that check their values, with the same fields as a saved model's JSON.
 
-`PRESETS` holds the paper's released sizes and a tiny one for trials.
+`PRESETS` holds the sizes released with the paper and a tiny one for experiments.
 """
 
 from __future__ import annotations
 
-import difflib
-from dataclasses import asdict, dataclass, field, is_dataclass
-from typing import Any, cast, get_args, get_type_hints
+from dataclasses import asdict, dataclass, field
+from typing import Any
 
 from elmo.errors import ConfigError
+from elmo.settings import parse_settings
 
 PAPER_FILTERS = ((1, 32), (2, 32), (3, 64), (4, 128), (5, 256), (6, 512), (7, 1024))
 LARGEST_DIM = 1 << 20
-LARGEST_MODEL = 1 << 34  # parameters; more than this in a file's options is a mistake or an attack
+LARGEST_MODEL = 1 << 34  # parameters; options that describe more are a mistake or an attack
 
 
 @dataclass(frozen=True, kw_only=True)
 class CharConfig:
-    """The character side of the token layer (paper section 3.4)."""
+    """The character network of the token encoder (paper section 3.4)."""
 
     num_chars: int = 261  # rows of the character table, without the padding row
     char_dim: int = 16
-    max_chars: int = 50  # columns of a token's row, word marks included
-    filters: tuple[tuple[int, int], ...] = PAPER_FILTERS  # (width, how many)
+    max_chars: int = 50  # columns of a token's row of ids, including the begin-word and end-word characters
+    filters: tuple[tuple[int, int], ...] = PAPER_FILTERS  # (width, number of filters)
     activation: str = "relu"  # relu, tanh
     num_highways: int = 2
 
@@ -34,7 +34,7 @@ class CharConfig:
         _check("num_highways", self.num_highways, 0, 100)
         object.__setattr__(self, "filters", tuple(tuple(f) for f in self.filters))
         if not 1 <= len(self.filters) <= 100 or any(len(f) != 2 for f in self.filters):
-            raise ConfigError(f"filters are {self.filters!r}; expected 1 to 100 pairs (width, how many).")
+            raise ConfigError(f"filters are {self.filters!r}; expected 1 to 100 pairs (width, number of filters).")
         for width, count in self.filters:
             _check("a filter's width", width, 1, self.max_chars)
             _check("a filter's count", count, 1, LARGEST_DIM)
@@ -48,7 +48,7 @@ class CharConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class WordConfig:
-    """A table of word vectors as (or beside) the token layer's input, for word-level models."""
+    """A table of word vectors, used instead of the character network or in addition to it."""
 
     num_words: int
     word_dim: int
@@ -60,15 +60,15 @@ class WordConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class LSTMConfig:
-    """The stack of projected LSTM layers of each direction."""
+    """The stack of projected LSTM layers, one per direction."""
 
     num_layers: int = 2
     cell_dim: int = 4096
-    proj_dim: int = 512  # equal to cell_dim: no projection matrix and no projection clip
-    cell_clip: float | None = 3.0  # |c| is held under this; None = off
-    proj_clip: float | None = 3.0  # |h| is held under this; None = off
-    skip: bool = True  # a layer's input is added to its output, from the second layer on
-    forget_bias: float = 1.0  # added to the forget gate at run time; 0 where the stored bias contains it
+    proj_dim: int = 512  # if equal to cell_dim, there is no projection and no projection clip
+    cell_clip: float | None = 3.0  # limit of |c|; None = off
+    proj_clip: float | None = 3.0  # limit of |h|; None = off
+    skip: bool = True  # from the second layer on, a layer's input is added to its output
+    forget_bias: float = 1.0  # added to the forget gate at run time; 0 if the stored bias includes it
 
     def __post_init__(self) -> None:
         _check("num_layers", self.num_layers, 1, 100)
@@ -92,8 +92,8 @@ class HeadConfig:
 
     vocab_size: int
     kind: str = "softmax"  # softmax, adaptive
-    cutoffs: tuple[int, ...] = ()  # adaptive only: where the rarer clusters start
-    tied: bool = False  # the softmax rows are the word table (word-level models)
+    cutoffs: tuple[int, ...] = ()  # adaptive only: the first word of each cluster of rarer words
+    tied: bool = False  # the softmax weights are the word table (word-level models)
 
     def __post_init__(self) -> None:
         _check("vocab_size", self.vocab_size, 1, 1 << 28)
@@ -110,13 +110,13 @@ class HeadConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class BiLMConfig:
-    """A whole bidirectional language model."""
+    """A complete bidirectional language model."""
 
-    chars: CharConfig | None = field(default_factory=CharConfig)  # None: the model reads words alone
-    words: WordConfig | None = None  # None: the model reads characters alone
+    chars: CharConfig | None = field(default_factory=CharConfig)  # None: the model reads words only
+    words: WordConfig | None = None  # None: the model reads characters only
     lstm: LSTMConfig = field(default_factory=LSTMConfig)
     bidirectional: bool = True
-    project_tokens: bool | None = None  # None: where the token features are not as wide as the LSTM's projection
+    project_tokens: bool | None = None  # None: only if token_dim and proj_dim differ
     head: HeadConfig | None = None  # None: vectors only
 
     def __post_init__(self) -> None:
@@ -128,7 +128,7 @@ class BiLMConfig:
                 "Without a token projection the two must be equal.",
             )
         if self.head and self.head.tied and (self.words is None or self.words.num_words != self.head.vocab_size):
-            raise ConfigError("A tied softmax needs word input with the same vocabulary.", "Use a softmax of its own.")
+            raise ConfigError("A tied softmax needs word input with the same vocabulary.", "Use an untied softmax.")
         if num_parameters(self) > LARGEST_MODEL:
             raise ConfigError(f"The options describe {num_parameters(self):,} parameters.", "Check the sizes in them.")
 
@@ -152,51 +152,26 @@ class BiLMConfig:
 
     @property
     def num_layers(self) -> int:
-        """Layers of vectors a token has: the token layer and one for each LSTM layer."""
+        """Layers of vectors per token: the token layer and one per LSTM layer, L+1."""
         return self.lstm.num_layers + 1
 
     @property
     def row_width(self) -> int:
-        """Columns W of a token's row of ids: its characters, then its word id."""
+        """Columns W of a token's row of ids: character ids, then the word id."""
         return (self.chars.max_chars if self.chars else 0) + (1 if self.words else 0)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain numbers, for JSON."""
+        """The fields as plain values, for JSON."""
         return asdict(self)
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> BiLMConfig:
         """The inverse of `to_dict`; an unknown key is an error that names the nearest known one."""
-        return from_dict(cls, values)
-
-
-def from_dict(kind: type, values: Any, where: str = "") -> Any:
-    """A config dataclass from nested plain values, each key known and each section of its own kind."""
-    if not isinstance(values, dict):
-        raise ConfigError(f"{where or 'the configuration'} is {values!r}; expected a table of settings.")
-    kinds = get_type_hints(kind)
-    arguments = {}
-    for key, value in values.items():
-        if key not in kinds:
-            near = difflib.get_close_matches(str(key), kinds, n=1)
-            raise ConfigError(
-                f"Unknown setting {where + str(key)!r}.",
-                f"Did you mean {where + near[0]!r}?" if near else f"Known: {', '.join(kinds)}.",
-            )
-        section = next((k for k in (kinds[key], *get_args(kinds[key])) if is_dataclass(k)), None)
-        if section is not None and value is not None:
-            value = from_dict(cast(type, section), value, f"{where}{key}.")
-        elif isinstance(value, list):
-            value = tuple(tuple(v) if isinstance(v, list) else v for v in value)
-        arguments[key] = value
-    try:
-        return kind(**arguments)
-    except TypeError as error:
-        raise ConfigError(f"{where or 'the configuration'}: {error}.") from error
+        return parse_settings(cls, values)
 
 
 def num_parameters(config: BiLMConfig, *, head: bool = False) -> int:
-    """Trainable numbers of a model, without its softmax unless `head`, from the config alone."""
+    """The number of trainable parameters, computed from the config; the softmax counts only with `head`."""
     chars, words, lstm = config.chars, config.words, config.lstm
     total = 0
     if chars:

@@ -1,7 +1,7 @@
-"""The language model's softmax: a direction's top states to log-probabilities of words.
+"""The softmax of the language model: top-layer states of one direction to log-probabilities of words.
 
-Last room of the network, only in models that carry it. Memory is bounded: the vocabulary is walked in blocks, so a
-million words cost no more at once than one block does.
+It is the last part of the network; not every model has it. Memory is bounded: the vocabulary is scored in blocks, so a
+million words need no more memory than one block.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from torch import Tensor, nn
 
 from elmo.model.config import HeadConfig
 
-VOCAB_BLOCK = 16_384  # words scored at once
+VOCAB_BLOCK = 16_384  # words per block
 
 
 class SoftmaxHead(nn.Module):
-    """One row and one bias a word, shared by both directions; hidden states are (N, P)."""
+    """One weight row and one bias per word, shared by both directions; hidden states are (N, P)."""
 
     def __init__(self, vocab_size: int, proj_dim: int) -> None:
         super().__init__()
@@ -28,19 +28,19 @@ class SoftmaxHead(nn.Module):
         return len(self.bias)
 
     def log_normalizer(self, hidden: Tensor, block: int = VOCAB_BLOCK) -> Tensor:
-        """log of the sum of exp(score) over all words, (N,)."""
+        """The logarithm of the sum of exp(score) over all words, (N,)."""
         parts = [self._scores(hidden, a, block).logsumexp(dim=-1) for a in range(0, self.vocab_size, block)]
         return torch.stack(parts).logsumexp(dim=0)
 
     def log_probs(self, hidden: Tensor, targets: Tensor, block: int = VOCAB_BLOCK) -> Tensor:
-        """Log-probability of each state's target word, (N,)."""
+        """The log-probability of each state's target word, (N,)."""
         score = (hidden * self.weight[targets]).sum(dim=-1) + self.bias[targets]  # (N,)
         return score - self.log_normalizer(hidden, block)
 
     def best(self, hidden: list[Tensor], k: int, block: int = VOCAB_BLOCK) -> tuple[Tensor, Tensor]:
-        """The k words with the highest summed log-probability over the given states: values and ids, each (N, k).
+        """The k words with the highest log-probability, summed over the given states: values and ids, each (N, k).
 
-        One state gives a direction's prediction; forward and backward together give substitutes for a word.
+        With one state it is the prediction of one direction; with both, it gives substitutes for a word.
         """
         values = hidden[0].new_full((len(hidden[0]), 0), 0.0)
         ids = torch.empty((len(hidden[0]), 0), dtype=torch.long, device=hidden[0].device)
@@ -49,8 +49,8 @@ class SoftmaxHead(nn.Module):
             normalizer = normalizer + self.log_normalizer(states, block)
         for start in range(0, self.vocab_size, block):
             scores = sum((self._scores(states, start, block) for states in hidden), torch.zeros(()).to(hidden[0]))
-            top, where = scores.topk(min(k, scores.shape[-1]), dim=-1)  # (N, <= k)
-            values, ids = torch.cat([values, top], dim=-1), torch.cat([ids, where + start], dim=-1)
+            top, index = scores.topk(min(k, scores.shape[-1]), dim=-1)  # (N, <= k)
+            values, ids = torch.cat([values, top], dim=-1), torch.cat([ids, index + start], dim=-1)
             values, order = values.topk(min(k, values.shape[-1]), dim=-1)
             ids = ids.gather(-1, order)
         return values - normalizer[:, None], ids
@@ -62,7 +62,7 @@ class SoftmaxHead(nn.Module):
 
 
 class AdaptiveHead(nn.Module):
-    """Frequent words at full width, rarer clusters at a fraction of it (Grave et al. 2017); same interface."""
+    """Frequent words at full width, clusters of rarer words at a fraction of it (Grave et al. 2017); same interface."""
 
     def __init__(self, vocab_size: int, proj_dim: int, cutoffs: tuple[int, ...]) -> None:
         super().__init__()
@@ -70,12 +70,13 @@ class AdaptiveHead(nn.Module):
         self.softmax = nn.AdaptiveLogSoftmaxWithLoss(proj_dim, vocab_size, list(cutoffs), div_value=4.0, head_bias=True)
 
     def log_probs(self, hidden: Tensor, targets: Tensor, block: int = VOCAB_BLOCK) -> Tensor:
-        """Log-probability of each state's target word, (N,)."""
-        return self.softmax(hidden, targets).output
+        """The log-probability of each state's target word, (N,)."""
+        output: Tensor = self.softmax(hidden, targets).output
+        return output
 
     def best(self, hidden: list[Tensor], k: int, block: int = VOCAB_BLOCK) -> tuple[Tensor, Tensor]:
-        """The k words with the highest summed log-probability over the given states: values and ids, each (N, k)."""
-        rows = max(1, (1 << 26) // self.vocab_size)  # states whose whole vocabulary is scored at once
+        """The k words with the highest log-probability, summed over the given states: values and ids, each (N, k)."""
+        rows = max(1, (1 << 26) // self.vocab_size)  # states that are scored against the whole vocabulary at once
         parts = []
         for start in range(0, len(hidden[0]), rows):
             scores = torch.stack([self.softmax.log_prob(states[start : start + rows]) for states in hidden]).sum(dim=0)
@@ -87,7 +88,7 @@ Head = SoftmaxHead | AdaptiveHead
 
 
 def make_head(config: HeadConfig, proj_dim: int) -> Head:
-    """The module a head config describes."""
+    """The module that a head config describes."""
     if config.kind == "adaptive":
         return AdaptiveHead(config.vocab_size, proj_dim, config.cutoffs)
     return SoftmaxHead(config.vocab_size, proj_dim)

@@ -1,8 +1,8 @@
-"""Projected LSTM layers with clipping, one stack a direction; state comes in and goes out.
+"""Projected LSTM layers with clipping, one stack per direction; the state is an argument and a result.
 
-Second room of the network. This is the plain version that defines the truth: one loop over time, the input's share of
-the gates computed beforehand in one product. Gates stand in the order of the published files: input, candidate,
-forget, output.
+It is the second part of the network and the reference implementation: one loop over time; the input part of the gates
+is computed before it, in one product. The gates have the order of the published files: input, candidate, forget,
+output.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from elmo.model.config import LSTMConfig
 
 
 class State(NamedTuple):
-    """What an LSTM remembers. For one layer h (B, P), c (B, H); a stack puts L in front, a biLM directions and L."""
+    """The state of an LSTM: for one layer h (B, P), c (B, H); for a stack (L, B, ·); for a biLM (R, L, B, ·)."""
 
     h: Tensor
     c: Tensor
 
 
 class ProjectedLSTM(nn.Module):
-    """One layer, one direction: x (B, T, P) to outputs (B, T, P), zero where the mask is false."""
+    """One layer of one direction: x (B, T, P) to outputs (B, T, P), zero where the mask is false."""
 
     def __init__(self, config: LSTMConfig) -> None:
         super().__init__()
@@ -35,6 +35,7 @@ class ProjectedLSTM(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
+        """Initialises like the reference: Xavier uniform, biases zero."""
         for weight in (self.kernel, self.projection):
             if weight is not None:
                 nn.init.xavier_uniform_(weight)
@@ -45,24 +46,24 @@ class ProjectedLSTM(nn.Module):
     ) -> tuple[Tensor, State]:
         """Reads left to right, or right to left with `reverse`.
 
-        A row's state stands still where `mask` (B, T) is false, and is forgotten before a step where `fresh` (B, T) is
-        true. Products are computed in x's dtype, the cell in its own (float32 where x is a half).
+        A row's state does not change where `mask` (B, T) is false, and is reset to zero before a step where `fresh`
+        (B, T) is true. Products have the dtype of x; the cell has its own (float32 if x has 16 bits).
         """
         B, T, P = x.shape
         kernel = self.kernel.to(x.dtype)
         from_input = torch.addmm(self.bias.to(x.dtype), x.reshape(B * T, P), kernel[:P]).view(B, T, -1)  # (B, T, 4H)
         recurrent = kernel[P:]  # (P, 4H)
         projection = None if self.projection is None else self.projection.to(x.dtype)
-        whole = [True] * T if mask is None else mask.all(dim=0).tolist()
-        begins = [False] * T if fresh is None else fresh.any(dim=0).tolist()
+        all_valid = [True] * T if mask is None else mask.all(dim=0).tolist()
+        any_fresh = [False] * T if fresh is None else fresh.any(dim=0).tolist()
         outputs: list[Tensor] = [x] * T
         h, c = state
         for t in reversed(range(T)) if reverse else range(T):
-            if begins[t]:
+            if any_fresh[t]:
                 assert fresh is not None
                 h, c = h.masked_fill(fresh[:, t, None], 0.0), c.masked_fill(fresh[:, t, None], 0.0)
             new_h, new_c = self._step(torch.addmm(from_input[:, t], h, recurrent), c, projection)
-            if whole[t]:
+            if all_valid[t]:
                 h, c = new_h, new_c
                 outputs[t] = h
             else:
@@ -86,9 +87,9 @@ class ProjectedLSTM(nn.Module):
 
 
 class LSTMStack(nn.Module):
-    """All layers of one direction: x (B, T, P) to every layer's output (L, B, T, P) and the state after the last step.
+    """All layers of one direction: x (B, T, P) to the output of every layer (L, B, T, P) and the last state.
 
-    From the second layer on a layer's input is added to its output; the recurrent state stays without it.
+    From the second layer on, a layer's input is added to its output, but not to its recurrent state.
     """
 
     def __init__(self, config: LSTMConfig) -> None:
@@ -105,7 +106,7 @@ class LSTMStack(nn.Module):
         fresh: Tensor | None = None,
         dropout: float = 0.0,
     ) -> tuple[Tensor, State]:
-        """`state` holds h (L, B, P), c (L, B, H). `dropout` acts on each layer's input, the skip's share included."""
+        """`state` is h (L, B, P), c (L, B, H). `dropout` acts on each layer's input, also where a skip adds it."""
         outputs, states = [], []
         for number, layer in enumerate(self.layers):
             if dropout:

@@ -1,7 +1,7 @@
-"""The task's own mix of a biLM's layers: gamma * sum of s_j * layer_j (paper equation 1).
+"""The task-specific mix of a biLM's layers: gamma * sum of s_j * layer_j (paper equation 1).
 
-Stands between the biLM and a task model. A task that wants ELMo at its input and its output takes two mixes over one
-pass of the biLM. Mixes of the same shape start out equal and part as they learn.
+It connects the biLM to a task model. A task that uses ELMo at its input and its output has two mixes over one run of
+the biLM. Mixes of the same shape start with equal weights.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ LAYER_NORMS = ("none", "batch", "token")
 
 
 class ScalarMix(nn.Module):
-    """Layers (L+1, B, T, D) to one vector a token (B, T, D), with learned softmax weights and scale.
+    """Layers (L+1, B, T, D) to one vector per token (B, T, D), with learned softmax weights and a learned scale.
 
-    layer_norm "batch" normalises each layer by one mean and variance over the whole batch's tokens, as published: a
-    vector then depends on its neighbours. "token" normalises each token's vector alone, the saner choice.
-    `fixed` weights (before the softmax) do not learn; `top_only` keeps the last layer and gamma.
+    layer_norm "batch" normalises each layer by one mean and variance over all tokens of the batch, as published: a
+    vector then depends on the other tokens. "token" normalises the vector of each token separately.
+    `fixed` weights (before the softmax) are not trained; `top_only` uses the last layer and gamma only.
     """
 
     def __init__(
@@ -32,20 +32,20 @@ class ScalarMix(nn.Module):
         top_only: bool = False,
         fixed: Sequence[float] | None = None,
         dropout: float = 0.0,
-        penalty: float = 0.0,  # lambda of the paper: pulls the weights towards a plain average
+        penalty: float = 0.0,  # lambda of the paper: pulls the weights towards a uniform average
     ) -> None:
         super().__init__()
         if layer_norm not in LAYER_NORMS:
             raise ConfigError(f"layer_norm is {layer_norm!r}; expected one of {', '.join(LAYER_NORMS)}.")
         if fixed is not None and len(fixed) != num_layers:
-            raise ConfigError(f"{len(fixed)} fixed weights were given for {num_layers} layers.")
+            raise ConfigError(f"There are {len(fixed)} fixed weights for {num_layers} layers; expected one per layer.")
         if not 0 <= dropout <= 1 or penalty < 0:
             raise ConfigError(f"dropout is {dropout} and penalty {penalty}; expected 0 to 1, and 0 or more.")
         self.num_layers, self.layer_norm, self.top_only = num_layers, layer_norm, top_only
         self.dropout, self.penalty_weight = dropout, penalty
-        start = torch.zeros(num_layers) if fixed is None else torch.tensor(fixed, dtype=torch.float32)
-        # plain tensors, never a ParameterList: those come up empty on data-parallel replicas
-        self.weights = None if top_only else nn.Parameter(start, requires_grad=fixed is None)
+        initial = torch.zeros(num_layers) if fixed is None else torch.tensor(fixed, dtype=torch.float32)
+        # one tensor and not a ParameterList, which is empty on data-parallel replicas
+        self.weights = None if top_only else nn.Parameter(initial, requires_grad=fixed is None)
         self.gamma = nn.Parameter(torch.ones(()))
 
     def forward(self, layers: Tensor, mask: Tensor | None = None) -> Tensor:
@@ -58,13 +58,13 @@ class ScalarMix(nn.Module):
         return nn.functional.dropout(self.gamma.to(layers.dtype) * mixed, self.dropout, self.training)
 
     def layer_weights(self) -> Tensor:
-        """The softmax-normalised share of each layer, (L+1,)."""
+        """The weight of each layer after the softmax, (L+1,)."""
         if self.weights is None:
             return torch.eye(self.num_layers, device=self.gamma.device)[-1]
         return torch.softmax(self.weights, dim=0)
 
     def penalty(self) -> Tensor:
-        """lambda * ||w||^2, to add to the task's loss; zero where nothing is learned."""
+        """lambda * ||w||^2, a term of the task's loss; zero if there are no weights."""
         if self.weights is None or not self.penalty_weight:
             return self.gamma.new_zeros(())
         return self.penalty_weight * (self.weights**2).sum()
@@ -74,9 +74,9 @@ class ScalarMix(nn.Module):
             return layers
         if self.layer_norm == "token":
             return nn.functional.layer_norm(layers, layers.shape[-1:])
-        inside = torch.ones_like(layers[0, ..., :1]) if mask is None else mask[..., None].to(layers.dtype)  # (B, T, 1)
-        count = (inside.sum() * layers.shape[-1]).clamp(min=1)  # an all-masked batch must not divide by zero
+        valid = torch.ones_like(layers[0, ..., :1]) if mask is None else mask[..., None].to(layers.dtype)  # (B, T, 1)
+        count = (valid.sum() * layers.shape[-1]).clamp(min=1)  # no division by zero if the mask is all false
         dims = tuple(range(1, layers.dim()))
-        mean = (layers * inside).sum(dim=dims, keepdim=True) / count  # (L+1, 1, 1, 1)
-        variance = (((layers - mean) * inside) ** 2).sum(dim=dims, keepdim=True) / count
+        mean = (layers * valid).sum(dim=dims, keepdim=True) / count  # (L+1, 1, 1, 1)
+        variance = (((layers - mean) * valid) ** 2).sum(dim=dims, keepdim=True) / count
         return (layers - mean) / torch.sqrt(variance + 1e-12)

@@ -10,13 +10,14 @@ from pathlib import Path
 
 import torch
 
+from elmo.devices import choose_device
 from elmo.files import COMPRESSED
 from elmo.model.config import num_parameters
 from elmo.pretrain.config import RunConfig
 from elmo.pretrain.data.corpus import find_sources, read_sentences
 from elmo.pretrain.data.shards import PrepareConfig
 from elmo.pretrain.data.vocabulary import read_vocabulary
-from elmo.pretrain.job import choose_device, model_for_size
+from elmo.pretrain.job import model_for_size
 from elmo.pretrain.train.throughput import clock, flops_per_token
 
 SAMPLE = 20_000  # sentences looked at

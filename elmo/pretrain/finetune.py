@@ -18,15 +18,18 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from elmo.devices import choose_device
 from elmo.errors import ConfigError
 from elmo.files import atomic_file
+from elmo.kernels.api import find_strongest_windows
 from elmo.model.bilm import BiLM
 from elmo.model.config import HeadConfig
 from elmo.model.head import SoftmaxHead
 from elmo.pretrain.config import RunConfig
 from elmo.pretrain.data.vocabulary import count_words
 from elmo.pretrain.file_perplexity import measure
-from elmo.pretrain.job import JobResult, choose_device, pretrain
+from elmo.pretrain.job import JobResult, pretrain
+from elmo.records import make_record, write_record
 from elmo.text.chars import encode_token
 from elmo.text.vocab import BOS, EOS, UNK, Vocabulary
 from elmo.weights.model_parts import ModelParts, build
@@ -101,9 +104,10 @@ def finetune(
     report["before"] = before
     if result.model is not None:
         report["after"] = _measure_all(model, vocab, config, also, num_workers)
-        with atomic_file(out / "finetune.json") as partial:
-            partial.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
-    return result, report
+    record = make_record("finetuning", report)
+    if result.model is not None:
+        write_record(out / "finetune.json", record)
+    return result, record
 
 
 def adapted_vocabulary(
@@ -163,10 +167,11 @@ def adapted_model(parts: ModelParts, vocab: list[str], device: str = "cpu") -> B
 def _token_vectors(model: BiLM, words: list[str]) -> Tensor:
     chars = model.config.chars
     assert chars is not None
-    parts, device = [], next(model.parameters()).device
+    parts, like = [], next(model.parameters())
+    strongest_windows = find_strongest_windows(model, like.device, like.dtype)
     for start in range(0, len(words), 512):
         ids = np.stack([encode_token(word, chars.max_chars) for word in words[start : start + 512]])
-        parts.append(model.token_encoder(torch.from_numpy(ids).to(device)))
+        parts.append(model.token_encoder(torch.from_numpy(ids).to(like.device), strongest_windows))
     return torch.nn.functional.normalize(torch.cat(parts), dim=1)  # (N, P)
 
 

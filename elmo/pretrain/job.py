@@ -13,14 +13,17 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from elmo.devices import choose_device
 from elmo.errors import ConfigError, DataError
+from elmo.files import explain_write, file_lock
 from elmo.model.bilm import BiLM
 from elmo.model.config import BiLMConfig, HeadConfig, WordConfig, num_parameters
 from elmo.pretrain.config import RunConfig
@@ -30,7 +33,6 @@ from elmo.pretrain.data.shards import prepare
 from elmo.pretrain.data.vocabulary import require_sorted
 from elmo.pretrain.train import distributed
 from elmo.pretrain.train.export import export
-from elmo.pretrain.train.lock import locked
 from elmo.pretrain.train.loop import TrainResult, train
 from elmo.pretrain.train.step_inputs import step_seed
 from elmo.pretrain.train.type_inputs import input_rows
@@ -58,7 +60,7 @@ def pretrain(
     say: Callable[[str], None] = log.info,
 ) -> JobResult:
     """Runs or continues a run in `out`. `initial` starts from another model's weights instead of random ones."""
-    with distributed.join_processes(choose_device(config.train.device)) as device, locked(out):
+    with distributed.join_processes(choose_device(config.train.device)) as device, lock_run_folder(out):
         if distributed.rank() != 0:
             say = _say_nothing
         _check_shares(config)
@@ -134,15 +136,17 @@ def identity(config: RunConfig, data: PreparedData) -> dict[str, Any]:
     }
 
 
-def choose_device(device: str) -> str:
-    """`auto` is CUDA where there is one, else the CPU."""
-    if device == "auto":
-        return "cuda" if torch.cuda.is_available() else "cpu"
-    try:
-        torch.empty(0, device=device)
-    except (RuntimeError, AssertionError) as error:
-        raise ConfigError(f"device {device!r} cannot be used ({str(error).splitlines()[0]}).") from error
-    return device
+@contextmanager
+def lock_run_folder(folder: Path) -> Iterator[None]:
+    """Makes the run folder and locks it, so that one training at a time writes there."""
+    if distributed.rank() != 0:  # the first process holds the lock for all
+        yield
+        return
+    with explain_write(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    hint = "Wait for it, stop it, or choose another --out."
+    with file_lock(folder / ".lock", f"{folder} is in use by", hint):
+        yield
 
 
 def _check_shares(config: RunConfig) -> None:

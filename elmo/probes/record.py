@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import platform
 from collections.abc import Mapping
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
-from elmo import __version__
 from elmo.files import sha256_file
 from elmo.probes.vector_source import VectorSource
+from elmo.records import make_record
 
 
-def make_record(
+def probe_record(
     *,
     kind: str,
     source: VectorSource,
@@ -26,7 +24,7 @@ def make_record(
     scores: Mapping[str, Any],
 ) -> dict[str, Any]:
     """One probe's record; scores are rounded to the hundredth of a percent and are otherwise as computed."""
-    return {
+    values = {
         "probe": kind,
         "vectors": source.identity(),
         "data": {name: {"file": path.name, "sha256": sha256_file(path)} for name, path in files.items()},
@@ -34,13 +32,8 @@ def make_record(
         "counts": dict(counts),
         "scores": _rounded(scores),
         "made": datetime.now(timezone.utc).isoformat(timespec="seconds"),
-        "versions": {
-            "elmo": __version__,
-            "torch": torch.__version__,
-            "numpy": np.__version__,
-            "python": platform.python_version(),
-        },
     }
+    return make_record("probe", values)
 
 
 def _rounded(value: Any) -> Any:

@@ -1,4 +1,4 @@
-"""What is asked for, held against what there is, before any training: files, the biLM, a folder's earlier run."""
+"""Checks before a task run trains: its files and biLM can be read, and an earlier run in its folder is the same run."""
 
 from __future__ import annotations
 
@@ -6,65 +6,64 @@ import os
 from pathlib import Path
 from typing import Any
 
-from elmo.embed.load import choose_device, load
+from elmo.devices import choose_device
+from elmo.embed.load import load
+from elmo.embed.model_checksum import vectors_checksum
 from elmo.errors import ConfigError, OutputError
 from elmo.files import open_bytes, sha256_file
+from elmo.settings import changed_settings
 from elmo.tasks.config import RunConfig
-from elmo.tasks.layer_cache import model_sha256
 from elmo.tasks.record import read_record
 
-Identities = dict[str, str]  # of biLMs by their names: each is loaded once for a set of runs
+NO_EFFECT = ("train.device", "elmo.cache", "elmo.cache_dir")  # settings that do not change what is learned
+Identities = dict[str, str]  # model name -> checksum, so that several runs load each biLM only once
 
 
-def check_ready(config: RunConfig, known: Identities | None = None) -> None:
-    """Refuses settings whose files or biLM cannot be read."""
+def check_ready(config: RunConfig, identities: Identities | None = None) -> None:
+    """An error if a file of the run or its biLM cannot be read."""
     for path in _files(config).values():
         open_bytes(path).close()
-    _identity(config, {} if known is None else known)
+    _elmo_identity(config, {} if identities is None else identities)
 
 
 def check_folder(out: Path) -> None:
-    """Refuses a run's folder that could not be made or written to; makes nothing."""
-    place = out.absolute()
-    while not place.exists() and place != place.parent:
-        place = place.parent
-    if not place.is_dir():
-        raise OutputError(f"{out}: {place} is a file; a folder was expected.")
-    if not os.access(place, os.W_OK):
-        raise OutputError(f"{out}: the folder {place} may not be written to.")
+    """An OutputError if the folder cannot be created or written to. Creates nothing."""
+    existing = out.absolute()
+    while not existing.exists() and existing != existing.parent:
+        existing = existing.parent
+    if not existing.is_dir():
+        raise OutputError(f"{out}: {existing} is a file; a folder was expected.")
+    if not os.access(existing, os.W_OK):
+        raise OutputError(f"{out}: the folder {existing} may not be written to.")
 
 
-def check_done(out: Path, config: RunConfig, known: Identities | None = None) -> dict[str, Any]:
-    """The record of a finished run, if it is of these settings, these files and this biLM."""
+def check_done(out: Path, config: RunConfig, identities: Identities | None = None) -> dict[str, Any]:
+    """The record of the finished run in `out`; an error if its settings, files or biLM are not those of `config`."""
     record = read_record(out)
     check_config(out, record["config"], config.to_dict())
-    known = {} if known is None else known
-    check_ready(config, known)
+    identities = {} if identities is None else identities
+    check_ready(config, identities)
     before = {split: about["sha256"] for split, about in record["data"].items()}
-    if record["vectors"]:
-        before["vectors"] = record["vectors"]["sha256"]
-    check_same(out, before, {name: sha256_file(path) for name, path in _files(config).items()}, "sha256")
-    sha256 = (record["elmo"] or {}).get("sha256")
-    check_same(out, sha256, _identity(config, known), "sha256.elmo")
+    for name in ("vectors", "elmo"):
+        before[name] = (record[name] or {}).get("sha256")
+    now = {name: sha256_file(path) for name, path in _files(config).items()}
+    check_same(out, {"sha256": before}, {"sha256": {**now, "elmo": _elmo_identity(config, identities)}})
     return record
 
 
 def check_config(out: Path, before: dict[str, Any], now: dict[str, Any]) -> None:
-    """As `check_same`, of whole settings: without ELMo, the rest of its section means nothing."""
+    """As `check_same`, for all settings of a run. Without ELMo the section "elmo" has no effect and is ignored."""
     if before["elmo"]["mode"] == now["elmo"]["mode"] == "none":
         before, now = ({k: v for k, v in values.items() if k != "elmo"} for values in (before, now))
     check_same(out, before, now)
 
 
-def check_same(out: Path, before: Any, now: Any, where: str = "") -> None:
-    """A ConfigError that names the first setting in which a folder's run differs from the one asked for."""
-    if isinstance(before, dict) and isinstance(now, dict):
-        for key in sorted({*before, *now}):
-            check_same(out, before.get(key), now.get(key), f"{where}.{key}" if where else key)
-    elif _plain(before) != _plain(now) and where not in ("train.device", "elmo.cache", "elmo.cache_dir"):
+def check_same(out: Path, before: dict[str, Any], now: dict[str, Any]) -> None:
+    """A ConfigError that names the first setting, by its key, in which the run in `out` differs from this one."""
+    for key, (old, new) in changed_settings(before, now, ignore=NO_EFFECT).items():
         raise ConfigError(
-            f"{out} holds a run with {where} = {before!r}; now it is {now!r}.",
-            "Choose another --out, or ask for the same settings and files.",
+            f"{out} holds a run with {key} = {old!r}; now it is {new!r}.",
+            "Choose another --out, or give the same settings and files.",
         )
 
 
@@ -76,14 +75,10 @@ def _files(config: RunConfig) -> dict[str, str]:
     return {name: path for name, path in files.items() if path}
 
 
-def _identity(config: RunConfig, known: Identities) -> str | None:
+def _elmo_identity(config: RunConfig, identities: Identities) -> str | None:
     model = config.elmo.model
     if not config.elmo.used:
         return None
-    if model not in known:
-        known[model] = model_sha256(load(model, device=choose_device(config.train.device)))
-    return known[model]
-
-
-def _plain(value: Any) -> Any:
-    return list(value) if isinstance(value, tuple) else value
+    if model not in identities:
+        identities[model] = vectors_checksum(load(model, device=choose_device(config.train.device)))
+    return identities[model]

@@ -1,19 +1,19 @@
-"""record.json: what a run was and what came of it; all that tables, curves and pictures are made of.
+"""record.json of a task run: its settings, data and results, from which all tables and charts are made.
 
-task, metric, seed, config          as asked for
-command                             that asks for it again, given a folder for --out
-data                                of train, dev, test: path, sha256, examples
-elmo, vectors                       model and sha256; null where there is none
-dev, test                           scores in percent; test null where there was no test file
+format, version, kind, versions     the envelope of `elmo.records`; kind is "task"
+command                             repeats the run, given a folder for --out
+task, metric, seed, config          settings
+data                                of train, dev, test: path, sha256, number of examples
+elmo, vectors                       model or path, and sha256; null where there is none
+dev, test                           scores in percent; test is null without a test file
 mixes                               by place ("input", "output"): softmax weights of the layers, gamma
-epochs, updates, best               how long; best: epoch, update and score of the weights that were kept
-curve                               a line a validation: epoch, update, loss, lr, dev, seconds
-seconds, parameters, device, versions
+epochs, updates, best               length of the run; best: epoch, update and score of the stored weights
+curve                               one entry per validation: epoch, update, loss, lr, dev, seconds
+seconds, parameters, device
 """
 
 from __future__ import annotations
 
-import json
 import platform
 import shlex
 from collections.abc import Iterable
@@ -22,29 +22,26 @@ from typing import Any
 
 import torch
 
-from elmo import __version__
 from elmo.errors import DataError
-from elmo.files import atomic_file, sha256_file
+from elmo.files import sha256_file
+from elmo.records import kind_of, make_record
+from elmo.settings import changed_settings, format_assignment
 from elmo.tasks.config import RunConfig, make_config
 from elmo.tasks.run import RECORD, Run, Splits, read_json
 from elmo.tasks.task import Task
 
 KEYS = ("task", "metric", "seed", "config", "data", "elmo", "vectors", "dev", "test", "mixes", "best", "curve")
-FORMAT, VERSION = "elmo-task-record", 1
 
 
-def make_record(run: Run, splits: Splits, **results: Any) -> dict[str, Any]:
-    """A record of a finished run; `results` are what the loop measured."""
-    config, elmo = run.config, run.config.elmo
+def run_record(run: Run, splits: Splits, **results: Any) -> dict[str, Any]:
+    """The record of a finished run; `results` holds what the training loop measured."""
+    config = run.config
     weights = [p for p in run.model.parameters() if p.requires_grad]
-    return {
-        "format": FORMAT,
-        "version": VERSION,
+    values = {
         "task": run.task.name,
         "metric": run.task.metric,
         "seed": config.train.seed,
         "config": config.to_dict(),
-        "command": command_of(run.task, config),
         "data": splits.about,
         "elmo": elmo_identity(run),
         "vectors": vectors_identity(config.words.vectors),
@@ -52,50 +49,46 @@ def make_record(run: Run, splits: Splits, **results: Any) -> dict[str, Any]:
         "mixes": run.model.inputs.mixes(),  # type: ignore[union-attr,operator]  # a TaskModel
         "parameters": sum(p.numel() for p in weights),
         "device": torch.cuda.get_device_name() if run.device.type == "cuda" else platform.machine(),
-        "versions": {"elmo": __version__, "torch": torch.__version__, "python": platform.python_version()},
-        **({"place": elmo.place} if elmo.used else {}),
+        **({"place": config.elmo.place} if config.elmo.used else {}),
     }
+    return make_record("task", values, command=command_of(run.task, config))
 
 
 def command_of(task: Task, config: RunConfig) -> str:
-    """`elmo task train` with every setting that is not the task's own."""
-    usual, words = make_config(task).to_dict(), ["elmo", "task", "train", task.name]
-    for section, values in config.to_dict().items():
-        for key, value in values.items() if isinstance(values, dict) else ():
-            if value != usual[section][key]:
-                plain = value if isinstance(value, str) else json.dumps(value)  # TOML writes such values as JSON does
-                words += ["--set", f"{section}.{key}={'off' if value is None else plain}"]
+    """`elmo task train` with every setting that differs from the task's defaults."""
+    words = ["elmo", "task", "train", task.name]
+    for key, (_, value) in changed_settings(make_config(task).to_dict(), config.to_dict()).items():
+        words += ["--set", format_assignment(key, value)]
     return shlex.join(words)
 
 
 def elmo_identity(run: Run) -> dict[str, str] | None:
-    """Which biLM, by its weights as they were before the task."""
+    """The biLM and the checksum of its weights before the task; None without ELMo."""
     return None if run.elmo_sha256 is None else {"model": run.config.elmo.model, "sha256": run.elmo_sha256}
 
 
 def vectors_identity(path: str | None) -> dict[str, str] | None:
+    """The file of word vectors and its checksum."""
     return None if path is None else {"path": path, "sha256": sha256_file(path)}
 
 
-def write_record(folder: Path, record: dict[str, Any]) -> None:
-    """Writes the run's last file."""
-    with atomic_file(folder / RECORD) as partial:
-        partial.write_text(json.dumps(record, indent=1, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")
-
-
 def read_record(path: Path) -> dict[str, Any]:
-    """A record from its file or its run's folder."""
+    """The record in a file or a run's folder, in the current or an earlier format."""
     path = path / RECORD if path.is_dir() else path
     record = read_json(path)
-    if record.get("format") != FORMAT or record.get("version") != VERSION:
-        raise DataError(f"{path}: not a record of a task run (format {record.get('format')!r}).")
+    try:
+        kind = kind_of(record)
+    except DataError as error:
+        raise DataError(f"{path}: {error.message}", error.hint) from error
+    if kind != "task":
+        raise DataError(f"{path}: not the record of a task run (format {record.get('format')!r}, kind {kind!r}).")
     if missing := _missing(record):
         raise DataError(f"{path}: a record without {missing}.", "Delete the run's folder and train again.")
     return record
 
 
 def _missing(record: dict[str, Any]) -> str | None:
-    """The first thing that tables need and the record lacks."""
+    """The name of the first value that tables need and the record lacks."""
     for key in KEYS:
         if key not in record:
             return key
@@ -112,13 +105,13 @@ def _missing(record: dict[str, Any]) -> str | None:
     return None if "sha256" in (record["elmo"] or {"sha256": ""}) else "elmo.sha256"
 
 
-def find_records(places: Iterable[str | Path]) -> list[dict[str, Any]]:
-    """All records in the given files and, however deep, folders; each with its place under "path"."""
+def find_records(paths: Iterable[str | Path]) -> list[dict[str, Any]]:
+    """All records in the given files and, at any depth, folders; each has its file's name under "path"."""
     files: list[Path] = []
-    for place in map(Path, places):
-        if not place.exists():
-            raise DataError(f"{place} does not exist.", "Name folders of `elmo task train` runs.")
-        files += sorted(place.rglob(RECORD)) if place.is_dir() else [place]
+    for path in map(Path, paths):
+        if not path.exists():
+            raise DataError(f"{path} does not exist.", "Name folders of `elmo task train` runs.")
+        files += sorted(path.rglob(RECORD)) if path.is_dir() else [path]
     if not files:
-        raise DataError(f"No {RECORD} in {', '.join(map(str, places))}.", "Has `elmo task train` finished there?")
+        raise DataError(f"No {RECORD} in {', '.join(map(str, paths))}.", "Has `elmo task train` finished there?")
     return [{**read_record(file), "path": str(file)} for file in dict.fromkeys(files)]

@@ -1,6 +1,7 @@
-"""Sentences into batches: grouped by length under a token budget, padded, the caller's order remembered.
+"""Groups sentences of similar length into batches under a token budget, and pads each batch.
 
-The last step before the network. `plan_batches` decides who sits with whom; `make_batch` pads one group.
+This is the last step before the network. `plan_batches` groups sentence numbers by length, `windows_of` cuts a stream
+into runs of consecutive sentences, and `make_batch` pads one group.
 """
 
 from __future__ import annotations
@@ -15,17 +16,17 @@ from elmo.text.indexer import Indexer, sentence_rows
 
 @dataclass(frozen=True)
 class CharBatch:
-    """Padded rows for the network: ids (B, T, W) with 0 = padding, mask (B, T) true at tokens and boundaries."""
+    """One padded batch: ids (B, T, W), where 0 is padding, and mask (B, T), true at tokens and boundaries."""
 
     ids: np.ndarray
     mask: np.ndarray
 
 
 def plan_batches(lengths: Sequence[int], *, max_tokens: int = 4096, max_rows: int = 512) -> list[np.ndarray]:
-    """Groups of sentence numbers, longest first, each at most max_rows rows and max_tokens padded tokens.
+    """Groups of sentence numbers, longest first, each with at most max_rows rows and max_tokens padded tokens.
 
-    `lengths` count tokens without boundaries. A sentence longer than the budget gets a batch of its own. Empty
-    sentences are in no batch. Equal lengths keep the caller's order, so the plan depends on the lengths alone.
+    `lengths` count tokens without boundaries. A sentence longer than the budget gets its own batch. Empty sentences are
+    in no batch. Sentences of equal length stay in the caller's order, so the plan depends only on the lengths.
     """
     order = np.argsort(-np.asarray(lengths, dtype=np.int64), kind="stable")
     batches: list[np.ndarray] = []
@@ -43,29 +44,29 @@ def plan_batches(lengths: Sequence[int], *, max_tokens: int = 4096, max_rows: in
 def windows_of(
     sentences: Iterable[Sequence[str]], max_tokens: int, num_rows: int | None = None
 ) -> Iterator[list[Sequence[str]]]:
-    """Runs of consecutive sentences with at most max_tokens tokens together (one sentence may be longer).
+    """Windows of consecutive sentences with at most max_tokens tokens in total; a longer sentence is a window alone.
 
-    With `num_rows`, each run has exactly so many sentences, whatever their lengths, but for the last.
+    With `num_rows`, each window except the last has exactly num_rows sentences, and max_tokens is ignored.
     """
     window: list[Sequence[str]] = []
-    tokens = 0
+    num_tokens = 0
     for sentence in sentences:
-        full = len(window) == num_rows if num_rows else tokens + len(sentence) + 2 > max_tokens
-        if window and full:
+        is_full = len(window) == num_rows if num_rows else num_tokens + len(sentence) + 2 > max_tokens
+        if window and is_full:
             yield window
-            window, tokens = [], 0
+            window, num_tokens = [], 0
         window.append(sentence)
-        tokens += len(sentence) + 2
+        num_tokens += len(sentence) + 2
     if window:
         yield window
 
 
 def make_batch(sentences: Sequence[Sequence[str]], indexer: Indexer) -> CharBatch:
-    """All given sentences as one padded batch, boundary rows added."""
-    longest = max((len(sentence) for sentence in sentences), default=0) + 2
-    ids = np.zeros((len(sentences), longest, indexer.width), dtype=np.int32)  # (B, T, W)
-    mask = np.zeros((len(sentences), longest), dtype=bool)  # (B, T)
-    for number, sentence in enumerate(sentences):
-        ids[number, : len(sentence) + 2] = sentence_rows(indexer, sentence)
-        mask[number, : len(sentence) + 2] = True
+    """All sentences as one padded batch, with boundary rows added."""
+    max_length = max((len(sentence) for sentence in sentences), default=0) + 2
+    ids = np.zeros((len(sentences), max_length, indexer.width), dtype=np.int32)  # (B, T, W)
+    mask = np.zeros((len(sentences), max_length), dtype=bool)  # (B, T)
+    for row, sentence in enumerate(sentences):
+        ids[row, : len(sentence) + 2] = sentence_rows(indexer, sentence)
+        mask[row, : len(sentence) + 2] = True
     return CharBatch(ids=ids, mask=mask)

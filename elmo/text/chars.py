@@ -1,7 +1,7 @@
-"""One token to its row of character ids: UTF-8 bytes between word marks, padded to a fixed width.
+"""Encodes a token as a row of character ids: its UTF-8 bytes between begin-word and end-word marks, padded.
 
-Stands between the tokenizer and the network. Ids are already shifted by one (0 means no character), so they index the
-network's character table after its padding row. The layout is the one the published models were trained with.
+This step is between the tokenizer and the network. Ids are already shifted by one (0 means no character), so that they
+index the network's character table after its padding row. The published models were trained with this layout.
 """
 
 from __future__ import annotations
@@ -19,45 +19,38 @@ SPECIAL_TOKENS = {"<S>": BEGIN_SENTENCE, "</S>": END_SENTENCE}
 def encode_token(token: str, max_chars: int = 50) -> np.ndarray:
     """Character ids of one token, (C,): begin-word, its UTF-8 bytes, end-word, padding.
 
-    Longer tokens are cut to max_chars - 2 bytes, even inside a character. Lone surrogates have no bytes and vanish.
+    Longer tokens are cut to max_chars - 2 bytes, even inside a character. Lone surrogates are dropped.
     """
     return _row(token.encode("utf-8", "ignore")[: max_chars - 2], max_chars)
 
 
 def encode_tokens(tokens: Sequence[str], max_chars: int = 50) -> np.ndarray:
-    """What `encode_token` gives for each of many tokens, (N, C), all at once."""
-    # spelled as text whose characters are the ids, less one: of a sentence's few words, half the time of numpy's steps
+    """Character ids of many tokens, (N, C): the same rows as `encode_token`, computed together."""
+    # built as one string whose code points are the ids minus one: for short sentences twice as fast as numpy per token
     data = tokens
     if not "".join(tokens).isascii():
         data = [token.encode("utf-8", "ignore").decode("latin-1") for token in tokens]
     if max(map(len, data), default=0) > max_chars - 2:
         data = [token[: max_chars - 2] for token in data]
-    between = _between(max_chars)
-    spelled = chr(BEGIN_WORD) + "".join([token + between[len(token)] for token in data])
-    ids = np.frombuffer(spelled[: len(data) * max_chars].encode("utf-16-le"), dtype="<u2").reshape(-1, max_chars)
-    return np.add(ids, 1, dtype=np.int32)  # (N, C)
+    separators = _separators(max_chars)
+    text = chr(BEGIN_WORD) + "".join([token + separators[len(token)] for token in data])
+    ids = np.frombuffer(text[: len(data) * max_chars].encode("utf-16-le"), dtype="<u2").reshape(-1, max_chars)
+    shifted: np.ndarray = np.add(ids, 1, dtype=np.int32)  # (N, C)
+    return shifted
 
 
 def boundary_row(mark: int, max_chars: int = 50) -> np.ndarray:
-    """Character ids of a sentence boundary, (C,): the one character `mark` between word marks."""
+    """Character ids of a sentence boundary, (C,): the single character `mark` between begin-word and end-word."""
     row = np.full(max_chars, PAD + 1, dtype=np.int32)
     row[:3] = BEGIN_WORD + 1, mark + 1, END_WORD + 1
     return row
 
 
-def decode_row(row: np.ndarray) -> str:
-    """The token a row of ids was made from, as far as its bytes are valid text; a boundary row gives <S> or </S>."""
-    ids = [int(i) - 1 for i in row if i]
-    if len(ids) > 1 and ids[1] in (BEGIN_SENTENCE, END_SENTENCE):
-        return next(token for token, mark in SPECIAL_TOKENS.items() if mark == ids[1])
-    return bytes(i for i in ids if i < 256).decode("utf-8", "replace")
-
-
 @functools.cache
-def _between(max_chars: int) -> tuple[str, ...]:
-    """What stands between a token of 0, 1, 2 ... bytes and the next one."""
-    inside = max_chars - 2
-    return tuple(chr(END_WORD) + chr(PAD) * (inside - n) + chr(BEGIN_WORD) for n in range(inside + 1))
+def _separators(max_chars: int) -> tuple[str, ...]:
+    """The symbols between a token of 0, 1, 2 ... bytes and the next token."""
+    max_bytes = max_chars - 2
+    return tuple(chr(END_WORD) + chr(PAD) * (max_bytes - n) + chr(BEGIN_WORD) for n in range(max_bytes + 1))
 
 
 def _row(data: bytes, max_chars: int) -> np.ndarray:

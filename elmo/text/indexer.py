@@ -1,7 +1,7 @@
-"""Tokens to the rows of integers a model reads: bytes, a character lexicon, word ids, or the last two together.
+"""Converts tokens to rows of ids: bytes, characters of a lexicon, word ids, or characters and a word id together.
 
-A row has the same width W for every token of a model, and 0 means padding in every column, so the network takes
-(B, T, W) whatever it was trained on. Sentence boundaries are added here and nowhere else.
+All rows of a model have the same width W, and 0 means padding in every column, so every network takes ids (B, T, W).
+Sentence boundaries are added here and nowhere else.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from elmo.text.vocab import Vocabulary
 
 
 class Indexer(Protocol):
-    """What every kind of token row offers."""
+    """The interface of all indexers."""
 
     width: int  # columns of a row
-    begin: np.ndarray  # (W,), the row before a sentence
-    end: np.ndarray  # (W,), the row after it
+    begin: np.ndarray  # (W,), the boundary row before a sentence
+    end: np.ndarray  # (W,), the boundary row after it
 
     def row(self, token: str) -> np.ndarray:
         """The ids of one token, (W,)."""
@@ -28,7 +28,7 @@ class Indexer(Protocol):
 
 
 class ByteIndexer:
-    """UTF-8 bytes, as all published models read them. With `specials`, the tokens <S> and </S> mean boundaries."""
+    """UTF-8 bytes, as most published models read them. With `specials`, the tokens <S> and </S> are boundaries."""
 
     def __init__(self, max_chars: int = 50, *, specials: bool = False) -> None:
         self.width = max_chars
@@ -41,17 +41,17 @@ class ByteIndexer:
         return encode_token(token, self.width) if mark is None else boundary_row(mark, self.width)
 
     def rows(self, tokens: Sequence[str]) -> np.ndarray:
-        """The ids of many tokens, (N, W), sooner than one by one."""
-        found = encode_tokens(tokens, self.width)
+        """The ids of many tokens, (N, W); faster than calling `row` for each."""
+        ids = encode_tokens(tokens, self.width)
         if self._specials:
             for number, token in enumerate(tokens):
                 if token in self._specials:
-                    found[number] = self.row(token)
-        return found
+                    ids[number] = self.row(token)
+        return ids
 
 
 class WordIndexer:
-    """Word ids of a vocabulary, for word-level models: unknown words share the row of <UNK>."""
+    """Word ids of a vocabulary, for word-level models; unknown words get the id of <UNK>."""
 
     width = 1
 
@@ -65,23 +65,23 @@ class WordIndexer:
 
 
 class LexiconIndexer:
-    """Characters of a lexicon, then (if there is a word lexicon) one word id: models of the ELMoForManyLangs family.
+    """Characters of a lexicon, followed by a word id if there is a word lexicon: the ELMoForManyLangs family.
 
-    That family writes the end-of-word mark before a word and the begin-of-word mark after it, in training and use
-    alike, and looks a long word up by its cut form; so must we.
+    These models were trained with the end-of-word mark before a word and the begin-of-word mark after it, and with
+    long words truncated before the lookup. This class does the same.
     """
 
     def __init__(self, chars: Mapping[str, int] | None, words: Mapping[str, int] | None, max_chars: int = 50) -> None:
         self._chars, self._words, self._max_chars = chars, words, max_chars
         self.width = (max_chars if chars else 0) + (1 if words else 0)
-        self.begin = self._make("<bos>", ["<bos>"])
-        self.end = self._make("<eos>", ["<eos>"])
+        self.begin = self._make_row("<bos>", ["<bos>"])
+        self.end = self._make_row("<eos>", ["<eos>"])
 
     def row(self, token: str) -> np.ndarray:
-        cut = token[: self._max_chars - 2] if self._chars is not None else token
-        return self._make(cut, list(cut))
+        word = token[: self._max_chars - 2] if self._chars is not None else token
+        return self._make_row(word, list(word))
 
-    def _make(self, word: str, symbols: Sequence[str]) -> np.ndarray:
+    def _make_row(self, word: str, symbols: Sequence[str]) -> np.ndarray:
         columns: list[int] = []
         if self._chars is not None:
             unknown, pad = self._chars["<oov>"], self._chars["<pad>"]
@@ -100,5 +100,5 @@ def token_rows(indexer: Indexer, tokens: Sequence[str]) -> np.ndarray:
 
 
 def sentence_rows(indexer: Indexer, tokens: Sequence[str]) -> np.ndarray:
-    """One sentence with its boundary rows, (T, W) where T = number of tokens + 2."""
+    """The ids of one sentence with its boundary rows, (T, W), where T is the number of tokens + 2."""
     return np.stack([indexer.begin, *(indexer.row(token) for token in tokens), indexer.end])

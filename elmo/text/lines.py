@@ -1,7 +1,7 @@
-"""Lines of text files, streamed: where corpora and input files enter both data paths.
+"""Streams the lines of text files, compressed or not; all corpora and input files are read through it.
 
-A line ends at "\n" or "\r\n" and nowhere else, so that line numbers agree with every other tool: U+2028, U+0085, a
-vertical tab or a lone "\r" are characters of the line they stand in. Memory is bounded by the longest line allowed.
+A line ends at "\n" or "\r\n" and nowhere else, so that line numbers agree with other tools: U+2028, U+0085, a vertical
+tab or a lone "\r" are ordinary characters of a line. Memory use is bounded by the maximum line length.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ _DAMAGE = (EOFError, OSError, zlib.error, lzma.LZMAError)  # what gzip, bz2 and 
 def read_lines(
     path: str | Path, *, errors: Literal["strict", "replace"] = "strict", max_line_bytes: int = MAX_LINE_BYTES
 ) -> Iterator[str]:
-    """The lines of a UTF-8 file (.gz .bz2 .xz .zst are decompressed, "-" is standard input), without their ends.
+    """The lines of a UTF-8 file (.gz .bz2 .xz .zst are decompressed, "-" is standard input), without line ends.
 
     A byte-order mark at the start is dropped; an empty file has no lines. Bytes that are not UTF-8 are a DataError that
-    names file, line and byte, or with errors="replace" become U+FFFD and are counted in one warning at the end.
+    names file, line and byte; with errors="replace" they become U+FFFD, and one warning at the end counts the lines.
     """
     if errors not in ("strict", "replace"):
         raise ConfigError(f"errors={errors!r} is unknown.", "Use 'strict' or 'replace'.")
@@ -38,7 +38,7 @@ def read_lines(
 
 
 def _decode(path: str | Path, replace: bool, max_line_bytes: int) -> Iterator[str]:
-    replaced, first_replaced = 0, 0
+    num_replaced, first_replaced = 0, 0
     offset = 0  # of the line's first byte, in the decompressed file
     try:
         for number, (line, ended) in enumerate(_byte_lines(path, max_line_bytes), 1):
@@ -51,29 +51,29 @@ def _decode(path: str | Path, replace: bool, max_line_bytes: int) -> Iterator[st
                     raise DataError(
                         f"{path}:{number}: byte {offset + skipped + error.start} (0x{line[skipped + error.start]:02x}) "
                         f"is not UTF-8 ({error.reason}).",
-                        'Convert the file to UTF-8; commands that take --errors go on past it with "replace".',
+                        "Convert the file to UTF-8; commands with an --errors option continue with --errors replace.",
                     ) from error
                 text = content[skipped:].decode(errors="replace")
-                replaced += 1
+                num_replaced += 1
                 first_replaced = first_replaced or number
             offset += len(line) + ended
-            if text or ended:  # a file of nothing but a byte-order mark is empty
+            if text or ended:  # a file that is only a byte-order mark is empty
                 yield text
     finally:
-        if replaced:
-            log.warning("%s: %d lines were not UTF-8, the first is line %d.", path, replaced, first_replaced)
+        if num_replaced:
+            log.warning("%s: %d lines were not UTF-8, the first is line %d.", path, num_replaced, first_replaced)
 
 
 def _byte_lines(path: str | Path, max_line_bytes: int) -> Iterator[tuple[bytes, bool]]:
-    """Each line's bytes without "\n", and whether it had one: only the last can lack it."""
-    parts: list[bytes] = []  # the line that began in an earlier block
-    held = 0
+    """Each line's bytes without "\n", and whether it ended with one: only the last line may not."""
+    parts: list[bytes] = []  # of a line that began in an earlier block
+    length = 0  # of `parts`
     number = 1
     for block in _blocks(path):
         first, *rest = block.split(b"\n")
         parts.append(first)
-        held += len(first)
-        _check_length(path, number, held, max_line_bytes)
+        length += len(first)
+        _check_length(path, number, length, max_line_bytes)
         if not rest:
             continue
         yield b"".join(parts), True
@@ -82,33 +82,33 @@ def _byte_lines(path: str | Path, max_line_bytes: int) -> Iterator[tuple[bytes, 
             _check_length(path, number, len(line), max_line_bytes)
             yield line, True
         number += 1
-        parts, held = [rest[-1]], len(rest[-1])
-        _check_length(path, number, held, max_line_bytes)
-    if held:
+        parts, length = [rest[-1]], len(rest[-1])
+        _check_length(path, number, length, max_line_bytes)
+    if length:
         yield b"".join(parts), False
 
 
 def _check_length(path: str | Path, number: int, length: int, limit: int) -> None:
     if length > limit:
         raise DataError(
-            f"{path}:{number}: the line is longer than {limit:,} bytes.", "Is this text, one sentence a line?"
+            f"{path}:{number}: the line is longer than {limit:,} bytes.", "Is this text with one sentence per line?"
         )
 
 
 def _blocks(path: str | Path) -> Iterator[bytes]:
-    """A file's bytes, decompressed, about BLOCK_BYTES at a time; a cut or damaged file is a DataError."""
-    reached = 0
+    """A file's bytes, decompressed, in blocks of about BLOCK_BYTES; a truncated or damaged file is a DataError."""
+    num_bytes = 0
     zst = Path(path).suffix == ".zst"
     damage = (*_DAMAGE, require_extra("zstandard", "zstd").ZstdError) if zst else _DAMAGE
     blocks = _zst_blocks(path) if zst else _plain_blocks(path)
     try:
         for block in blocks:
-            reached += len(block)
+            num_bytes += len(block)
             yield block
     except damage as error:
         raise DataError(
-            f"{path}: cannot be read past byte {reached:,} of its text ({error or type(error).__name__}).",
-            "The file is cut short or damaged; fetch it again.",
+            f"{path}: cannot be read past byte {num_bytes:,} of its text ({error or type(error).__name__}).",
+            "The file is truncated or damaged; download it again.",
         ) from error
 
 
@@ -123,12 +123,14 @@ def _plain_blocks(path: str | Path) -> Iterator[bytes]:
 
 
 def _zst_blocks(path: str | Path) -> Iterator[bytes]:
-    """All frames of a .zst file; unlike zstandard's own reader this one notices when the last frame is cut short."""
+    """All frames of a .zst file; unlike zstandard's own reader, this one detects a truncated last frame."""
     zstandard = require_extra("zstandard", "zstd")
-    open_bytes(path).close()  # for its errors: no such file, a folder
+    open_bytes(path).close()  # raises the usual errors: no such file, a folder
     with open(path, "rb") as file:
         frame = None
-        while data := file.read(1024):  # at most 32 MB when decompressed, however hostile: 128 KB a block of 4 bytes
+        while data := file.read(
+            1024
+        ):  # at most 32 MB when decompressed, also for hostile files: 128 KB per block of 4 bytes
             while data:
                 frame = frame or zstandard.ZstdDecompressor().decompressobj()
                 if block := frame.decompress(data):

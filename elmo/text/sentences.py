@@ -1,9 +1,9 @@
-"""Sentences as spans of the raw text: for callers who bring whole documents; it stands before `tokenize`.
+"""Splits documents into sentences, as spans of the raw text; the step before `tokenize`.
 
-English by default. A stop ends a sentence when what follows looks like the start of one and what precedes is no
-abbreviation, initial or list number. A blank line always ends one; a single line break is only whitespace. The stops
-of other scripts (。！？ ؟ ।) end one wherever they stand. Each decision looks a bounded distance around its stop, so
-the time is linear in the text.
+The rules are for English. A stop (. ! ? …) ends a sentence if the text after it looks like the start of a sentence and
+the word before it is not an abbreviation, an initial or a list number. A blank line always ends a sentence; a single
+line break counts as whitespace. The stops of other scripts (。！？ ؟ ।) always end a sentence. Each decision examines a
+bounded distance around the stop, so the time is linear in the length of the text.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ class Span(NamedTuple):
 
 
 def split_sentences(text: str) -> list[Span]:
-    """Where each sentence stands in `text`; only whitespace lies between two spans, and none is empty.
+    """The span of each sentence in `text`; spans are not empty, and only whitespace is between them.
 
-    Text without a single capital is split before small letters too, for there they are all a sentence can start with.
+    In text without any capital letter, a sentence may also start with a small letter.
     """
     lower_starts = text.lower() == text
     spans: list[Span] = []
@@ -36,7 +36,7 @@ def split_sentences(text: str) -> list[Span]:
 
 
 _BLANK_LINE = re.compile(r"\n[^\S\n]*\n|\r[^\S\r\n]*\r|[\f\u2029]")
-# The lookbehind lets a run of stops be tried once, at its start; nothing after the runs can fail: no backtracking.
+# The lookbehind lets the pattern match a run of stops only at its start; nothing after a run can fail: no backtracking.
 _STOP = re.compile(
     r"(?<![.!?\u2026\u203c\u2047-\u2049])(?P<soft>[.!?\u2026\u203c\u2047-\u2049]+)[\"'\u2019\u201d\u00bb\u203a)\]}*_]*"
     r"|(?P<hard>[\u3002\uff01\uff1f\uff61\u061f\u06d4\u0964\u0965]+)[\"'\u2019\u201d\u00bb\u203a)\]}\u300d\u300f\uff09\u3011]*"
@@ -52,17 +52,17 @@ def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-# Never end a sentence with a stop.
+# These words with a stop never end a sentence.
 _TITLES = _words(
     "Mr Mrs Ms Messrs Mme Mlle Dr Drs Prof St Sen Sens Rep Reps Gov Govs Gen Lt Sgt Col Capt Maj Brig Cpl Pvt Cmdr Adm "
     "Supt Insp Rev Hon Pres Mt Ft Fig Figs mr mrs ms dr prof vs v cf e.g i.e viz al approx esp incl E.g I.e"
 )
-# Do not end one before a number.
+# These do not end a sentence before a number.
 _MONTHS = "Jan Feb Mar Apr Jun Jul Aug Sep Sept Oct Nov Dec"
 _BEFORE_NUMBER = _words(
     f"No Nos no nos p pp Vol vol vols Ch ch Sec sec Art art Eq eq eqs ed ref refs par para {_MONTHS}"
 )
-# End one only before a word that often starts sentences; so do all dotted abbreviations such as U.S. and p.m.
+# These, and all dotted abbreviations such as U.S. and p.m., end a sentence only before a word that often starts one.
 _MAYBE_LAST = _words(
     "Inc Corp Co Cos Ltd Bros Jr Sr Esq Ave Blvd Rd Dept Univ Assn Ala Ariz Ark Calif Colo Conn Del Fla Ga Ill Ind Kan "
     "Ky La Md Mass Mich Minn Miss Mo Mont Neb Nev Okla Ore Pa Tenn Tex Va Vt Wash Wis Wyo inc corp ltd jr sr etc Ph.D "
@@ -92,10 +92,9 @@ def _trim(text: str, start: int, end: int) -> Iterator[Span]:
 
 
 def _ends_sentence(text: str, start: int, match: re.Match[str], end: int, lower_starts: bool) -> bool:
-    after = match.end()
     if match["hard"]:
         return True
-    gap = _GAP.match(text, after, end)
+    gap = _GAP.match(text, match.end(), end)
     if gap is None or gap.end() == end:
         return False
     following = text[gap.end() : gap.end() + 40]
@@ -105,26 +104,26 @@ def _ends_sentence(text: str, start: int, match: re.Match[str], end: int, lower_
     if stop != ".":
         return True
     word = _word_before(text, start, match.start())
-    bare = following.lstrip(_OPENERS)
-    if word in _BEFORE_NUMBER and bare[:1].isdigit():
+    next_text = following.lstrip(_OPENERS)
+    if word in _BEFORE_NUMBER and next_text[:1].isdigit():
         return False
     if word in _TITLES or _is_label(text, start, match.start()):
         return False
     if len(word) == 1 and word.isupper() and word != "I":
         return False  # an initial
     if word in _MAYBE_LAST or "." in word and word.replace(".", "").isalpha() and len(word.rpartition(".")[2]) == 1:
-        first = _WORD_AFTER.match(bare)
+        first = _WORD_AFTER.match(next_text)
         return first is not None and first[0] in _STARTERS
     return True
 
 
 def _word_before(text: str, start: int, stop: int) -> str:
-    found = _WORD_BEFORE.search(text[max(start, stop - 30) : stop])
-    return found[0] if found else ""
+    match = _WORD_BEFORE.search(text[max(start, stop - 30) : stop])
+    return match[0] if match else ""
 
 
 def _is_label(text: str, start: int, stop: int) -> bool:
-    """Whether all that stands before the stop is a list number: "1." "12." "iv." """
+    """Whether the text before the stop is only a list number: "1." "12." "iv." """
     return stop - start < 40 and _LABEL.fullmatch(text, start, stop) is not None
 
 
@@ -132,6 +131,6 @@ def _starts_sentence(following: str, new_line: bool, lower_starts: bool) -> bool
     first = following.lstrip(_OPENERS)[:1]
     if first.islower():
         return lower_starts
-    if following[0] in "-\u2013\u2014\u2022":  # a dash goes on with the sentence, a bullet on a new line does not
+    if following[0] in "-\u2013\u2014\u2022":  # a dash continues the sentence, a bullet on a new line does not
         return new_line
     return following[0] not in ",;:.!?\u2026)]}%/&\u2019\u201d"

@@ -1,7 +1,7 @@
-"""Spans in tags and back: B-X opens a span, I-X goes on, O is outside. For ner, srl and the linear probes.
+"""Converts IOB tags to labelled spans and back; used by ner, srl and the linear probes.
 
-IOB1, IOB2, IOBES and BILOU are all understood, by the rules of conlleval: a span begins at B, S or U, or where the kind
-changes; it ends at E, L, S or U, or where the next one begins.
+IOB1, IOB2, IOBES and BILOU tags are read by the rules of conlleval: a span begins at B, S or U, or where the label
+changes; it ends at E, L, S or U, or where the next span begins.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ TAG = re.compile(r"O|[BIESLU]-\S+")
 
 
 class Span(NamedTuple):
-    """Tokens first to last, both included, and what they are."""
+    """Tokens first to last, both included, and their label."""
 
     label: str
     first: int
@@ -22,26 +22,26 @@ class Span(NamedTuple):
 
 
 def spans_of_tags(tags: Sequence[str]) -> list[Span]:
-    """The spans that tags of any scheme mark, in order."""
+    """The spans that tags of any of these schemes mark, in order."""
     spans: list[Span] = []
     first = 0
-    before, kind_before = "O", ""
-    for place, tag in enumerate([*tags, "O"]):
-        prefix, _, kind = tag.partition("-")
-        changed = kind != kind_before
-        if before != "O" and (before in "ESLU" or prefix in "BSUO" or changed):
-            spans.append(Span(kind_before, first, place - 1))
-        if prefix != "O" and (prefix in "BSU" or before in "OESLU" or changed):
-            first = place
-        before, kind_before = prefix, kind
+    last_prefix, last_label = "O", ""
+    for position, tag in enumerate([*tags, "O"]):
+        prefix, _, label = tag.partition("-")
+        changed = label != last_label
+        if last_prefix != "O" and (last_prefix in "ESLU" or prefix in "BSUO" or changed):
+            spans.append(Span(last_label, first, position - 1))
+        if prefix != "O" and (prefix in "BSU" or last_prefix in "OESLU" or changed):
+            first = position
+        last_prefix, last_label = prefix, label
     return spans
 
 
 def tags_of_spans(spans: Iterable[tuple[str, int, int]], length: int) -> tuple[str, ...]:
-    """IOB2 tags of spans (label, first, last) that do not overlap."""
+    """IOB2 tags of `length` tokens from spans (label, first, last) that do not overlap."""
     tags = ["O"] * length
     for label, first, last in spans:
         tags[first] = f"B-{label}"
-        for place in range(first + 1, last + 1):
-            tags[place] = f"I-{label}"
+        for position in range(first + 1, last + 1):
+            tags[position] = f"I-{label}"
     return tuple(tags)

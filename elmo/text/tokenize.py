@@ -1,13 +1,14 @@
-"""Tokens with offsets back into the raw text: the first step of the data path.
+"""Splits text into tokens with offsets into the raw text: the first step of the data path.
 
-`default` follows the 1 Billion Word benchmark, the text the published English models were trained on: "didn 't",
-"it 's", "O 'Neal", "$ 5.5", "3 : 30 p.m.", "AT & T", hyphenated words whole. It never changes a character, and
-tokenising its own output joined by spaces gives the same tokens again. It knows English only: text written without
-spaces (Thai, Japanese) stays one token between punctuation marks, and NFC and NFD spellings stay different tokens.
+`default` follows the 1 Billion Word benchmark, the training text of the published English models: "didn 't", "it 's",
+"O 'Neal", "$ 5.5", "3 : 30 p.m.", "AT & T"; hyphenated words are one token. It never changes a character, and it gives
+the same tokens again for its own output joined by spaces. It is for English only: text written without spaces (Thai,
+Japanese) is one token between punctuation marks, and NFC and NFD spellings are different tokens.
 
-Where it is tidier than that corpus, on purpose: "word--word" is three tokens, "example.com." and "2009." lose their
-full stop, "U.N.'s" ends in "'s", and an apostrophe inside a word that is neither a contraction nor after one letter
-("Qur'an") stands alone, for glued to its right half it could not be told from an opening quote the second time.
+It deliberately differs from that corpus in four points: "word--word" is three tokens; "example.com." and "2009." are
+split before the full stop; "U.N.'s" ends in the token "'s"; and an apostrophe inside a word that is neither a
+contraction nor after a single letter ("Qur'an") is a separate token, because joined to the letters after it, it would
+look like an opening quote when the output is tokenised again.
 """
 
 from __future__ import annotations
@@ -24,11 +25,11 @@ from elmo.files import require_extra
 
 log = logging.getLogger(__name__)
 
-NAMES = ("default", "whitespace", "spacy", "moses")  # the last two also as spacy:LANG and moses:LANG
+NAMES = ("default", "whitespace", "spacy", "moses")  # the last two also with a language: spacy:LANG, moses:LANG
 
 
 class Token(NamedTuple):
-    """A piece of text and where it stands: raw[start:end] is what it covers."""
+    """One token and its position: raw[start:end] is the text it covers."""
 
     text: str
     start: int
@@ -36,13 +37,13 @@ class Token(NamedTuple):
 
 
 class Tokenizer(Protocol):
-    """Anything that cuts a text into tokens: in order, not overlapping, covering all but whitespace."""
+    """A function from a text to its tokens: in order, not overlapping, covering everything but whitespace."""
 
     def __call__(self, text: str, /) -> list[Token]: ...
 
 
 def tokenizer(name: str) -> Tokenizer:
-    """The tokenizer called `name`: default, whitespace, spacy[:LANG] or moses[:LANG] (LANG is en unless given)."""
+    """The tokenizer called `name`: default, whitespace, spacy[:LANG] or moses[:LANG] (LANG is en by default)."""
     kind, _, language = name.partition(":")
     if name == "default":
         return partial(_by_pattern, default_pattern())
@@ -52,19 +53,19 @@ def tokenizer(name: str) -> Tokenizer:
         return _spacy_tokenizer(language or "en")
     if kind == "moses":
         return _moses_tokenizer(language or "en")
-    near = difflib.get_close_matches(kind.lower(), NAMES, n=1, cutoff=0.5)
-    hint = f"Did you mean {near[0]!r}? " if near else ""
+    similar = difflib.get_close_matches(kind.lower(), NAMES, n=1, cutoff=0.5)
+    hint = f"Did you mean {similar[0]!r}? " if similar else ""
     raise ConfigError(f"There is no tokenizer {name!r}.", f"{hint}Known: default, whitespace, spacy:LANG, moses:LANG.")
 
 
 def _by_pattern(pattern: re.Pattern[str], text: str, /) -> list[Token]:
-    new = tuple.__new__  # a third of the time of Token(...), which counts the arguments in Python
+    new = tuple.__new__  # three times as fast as Token(...), which checks its arguments in Python
     return [new(Token, (match[0], *match.span())) for match in pattern.finditer(text)]
 
 
 # ---- default -------------------------------------------------------------------------------------------------------
 
-# Which words keep their full stop was counted in the benchmark's text, not taken from a grammar.
+# Which words keep their full stop was counted in the benchmark's text, not derived from a grammar.
 _KEEP_STOP = (
     "Mr Mrs Ms Dr Drs St Sen Sens Gov Govs Rep Reps Corp Gen Lt Sgt Col Capt Maj Brig Supt Prof Rev Bros Adm Hon Pvt "
     "Cpl Cmdr Messrs Mme Mlle Insp vs v mr mrs ms dr"
@@ -75,13 +76,13 @@ _KEEP_BEFORE_LOWER = (
     "Dec Ala Ariz Ark Calif Colo Conn Del Fla Ga Ill Ind Kan Ky La Md Mass Mich Minn Miss Mo Mont Neb Nev Okla Ore Pa "
     "Tenn Tex Va Vt Wash Wis Wyo"
 )
-# in \w, but tokens of their own in the benchmark: the underscore, superscripts and fractions ("1 ½")
+# characters of \w that are separate tokens in the benchmark: the underscore, superscripts and fractions ("1 ½")
 _NOT_WORD = r"_\u00b2\u00b3\u00b9\u00bc-\u00be"
 
 
 @lru_cache(maxsize=1)
 def default_pattern() -> re.Pattern[str]:
-    """The one expression behind `default`; every branch eats what it can and nothing after it can fail: linear time."""
+    """The regular expression of `default`; every branch is greedy and nothing after it can fail, so time is linear."""
     word_chars, marks = _character_classes()
     upper = "A-Z\u00c0-\u00d6\u00d8-\u00de\u0391-\u03a9\u0410-\u042f"
     stop = "|".join(
@@ -93,11 +94,11 @@ def default_pattern() -> re.Pattern[str]:
             rf"(?:{_after(_KEEP_BEFORE_LOWER)})(?=\s[a-z])",
         ]
     )
-    # x-y, x.y, U.S.-led, 1,000 are whole; so is a hyphen left hanging, as in "mid- to late"
+    # x-y, x.y, U.S.-led and 1,000 are one token; a trailing hyphen belongs to the word, as in "mid- to late"
     word = rf"[{word_chars}]+(?:(?:\.-|[.-]|(?<=\d),(?=\d))[{word_chars}]+)*(?:-(?!-))?(?:\.(?!\.)(?:{stop}))?"
-    # 's, 't ...: the same after a letter and after a space, so that "it 's" stays as it is
+    # 's, 't ...: the same after a letter and after a space, so that "it 's" is not changed
     clitic = r"(?=(?:[stmd]|re|ve|ll)(?!\w)|(?:[STMD]|RE|VE|LL)(?![\w-]))"
-    # O'Neal, l'Aquila, y'all: after one letter that is no word of its own, with or without a space between
+    # O'Neal, l'Aquila, y'all: after one letter that is not a word, with or without a space in between
     name = "|".join(rf"(?<={b}[b-zB-HJ-Z]{space}['\u2019])" for b in ("^", r"[^\w'\u2019.]") for space in ("", r"\s"))
     before = rf"-|['\u2019](?:{clitic}|{name})|\.(?:(?=\d)|(?<!\S.))"  # -10  's  .302  .com
     modifiers = f"[{marks}\U0001f3fb-\U0001f3ff]*"
@@ -105,7 +106,7 @@ def default_pattern() -> re.Pattern[str]:
         rf"(?=\S)(?:{word}|(?:{before}){word}"
         r"|\.\.+|--+|``+|''+"
         rf"|[\U0001f1e6-\U0001f1ff]{{2}}"  # a flag is two letters
-        rf"|\S{modifiers}(?:\u200d[^\w\s]{modifiers})*)"  # any other mark alone; emoji joined to one stay one
+        rf"|\S{modifiers}(?:\u200d[^\w\s]{modifiers})*)"  # any other mark is one token; so are joined emoji
     )
 
 
@@ -114,11 +115,13 @@ def _after(words: str) -> str:
 
 
 def _character_classes() -> tuple[str, str]:
-    """Bodies of two sets: what words are made of (letters, digits, marks, joiners), and marks alone.
+    """Contents of two regex character sets: characters of words (letters, digits, marks, joiners), and marks alone.
 
-    The marks are why \\w will not do: Python's leaves out combining accents and the vowel signs of Indic scripts.
+    \\w is not enough, because Python's \\w omits combining accents and the vowel signs of Indic scripts.
     """
-    every = "".join(map(chr, range(0x33480)))  # beyond it no letter is assigned, and only variation selectors as marks
+    every = "".join(
+        map(chr, range(0x33480))
+    )  # beyond it, no letters are assigned and the only marks are variation selectors
     marks = "".join(c for c in re.findall(r"[^\w\s]", every) if unicodedata.category(c)[0] == "M")
     mark_ranges = _ranges([(ord(c), ord(c)) for c in marks]) + r"\U000e0100-\U000e01ef"
     letters = re.finditer(rf"[^\W{_NOT_WORD}]+", every)
@@ -127,7 +130,7 @@ def _character_classes() -> tuple[str, str]:
 
 
 def _ranges(runs: list[tuple[int, int]]) -> str:
-    """The body of a regex set; unassigned gaps beyond the BMP are filled, for there each range costs time."""
+    """The contents of a regex character set; unassigned gaps beyond the BMP are filled, because ranges cost time."""
     merged = [runs[0]]
     for first, last in runs[1:]:
         gap = range(merged[-1][1] + 1, first)
@@ -138,13 +141,13 @@ def _ranges(runs: list[tuple[int, int]]) -> str:
     return "".join(rf"\U{first:08x}-\U{last:08x}" for first, last in merged)
 
 
-# ---- other people's tokenizers -------------------------------------------------------------------------------------
+# ---- external tokenizers -------------------------------------------------------------------------------------
 
 
 def _spacy_tokenizer(language: str) -> Tokenizer:
     spacy = require_extra("spacy", "spacy")
     try:
-        cut = spacy.blank(language).tokenizer
+        spacy_tokenize = spacy.blank(language).tokenizer
     except (ImportError, ValueError) as error:
         raise ConfigError(
             f"spacy has no language {language!r}.",
@@ -152,8 +155,8 @@ def _spacy_tokenizer(language: str) -> Tokenizer:
         ) from error
 
     def tokenize(text: str, /) -> list[Token]:
-        # spacy encodes to UTF-8, which a lone surrogate cannot be; the stand-in has the same length
-        pieces = cut(re.sub("[\ud800-\udfff]", "\ufffd", text))
+        # spacy encodes to UTF-8, which fails for lone surrogates; the replacement has the same length
+        pieces = spacy_tokenize(re.sub("[\ud800-\udfff]", "\ufffd", text))
         spans = ((piece.idx, piece.idx + len(piece.text)) for piece in pieces if not piece.is_space)
         return [Token(text[start:end], start, end) for start, end in spans]
 
@@ -179,20 +182,20 @@ def _moses_tokenizer(language: str) -> Tokenizer:
     return tokenize
 
 
-_DROPPED = r"\x00-\x08\x0e-\x1b"  # control characters that Moses deletes; here each is a token
+_DROPPED = r"\x00-\x08\x0e-\x1b"  # control characters that Moses deletes; here each one is a token
 
 
 def _align(text: str, pieces: list[str], start: int, end: int) -> list[Token]:
-    """Where each piece stands in text[start:end]; nothing but whitespace may lie between them."""
+    """Tokens for the pieces, located in text[start:end]; only whitespace may be between them."""
     tokens: list[Token] = []
     for piece in [*pieces, ""]:
-        place = text.find(piece, start, end) if piece else end
-        if place < 0 or text[start:place].strip():
+        position = text.find(piece, start, end) if piece else end
+        if position < 0 or text[start:position].strip():
             raise DataError(
-                f"Moses' tokens cannot be found again in the text at character {start}: {text[start : start + 40]!r}.",
-                "Moses changed the text here; use the default tokenizer, or give the sentence as a list of tokens.",
+                f"Moses' tokens do not match the text at character {start}: {text[start : start + 40]!r}.",
+                "Moses changed the text here; use the default tokenizer, or pass the sentence as a list of tokens.",
             )
         if piece:
-            tokens.append(Token(piece, place, place + len(piece)))
-        start = place + len(piece)
+            tokens.append(Token(piece, position, position + len(piece)))
+        start = position + len(piece)
     return tokens

@@ -1,9 +1,9 @@
-"""Lines of word2vec's and GloVe's text format: a word and its numbers, with spaces between them.
+"""Parses the text format of word2vec and GloVe: one word and its vector per line, separated by spaces.
 
-    400000 50            an optional first line: how many, how wide
+    400000 50            an optional first line: number of words, dimension
     the 0.418 0.24968 ...
 
-Where static vectors enter: which words are kept is the caller's to say.
+All static word vectors are read through it; the caller selects the words.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ import numpy as np
 
 from elmo.errors import DataError
 
-_HINT = "Expected a word and its numbers a line, with spaces: word2vec's text format, not its binary one."
+_HINT = "Expected word2vec's text format, not its binary one: per line a word and its numbers, separated by spaces."
 
 
 def vector_lines(lines: Iterable[str], path: str | Path) -> Iterator[tuple[int, str, list[str]]]:
-    """(line's number, word, its numbers as written) of each line; `path` is for messages.
+    """(line number, word, its numbers as strings) for each line; `path` names the file in errors.
 
-    All have as many numbers as the first line says or has; words may hold spaces, as some published files' do.
+    Every line has the dimension that the first line declares or has. Words may contain spaces, as some files do.
     """
     dim = 0
     for number, line in enumerate(lines, start=1):
@@ -39,7 +39,7 @@ def vector_lines(lines: Iterable[str], path: str | Path) -> Iterator[tuple[int, 
 
 
 def as_vector(numbers: list[str], path: str | Path, number: int) -> np.ndarray:
-    """A line's numbers in float32, (dim,)."""
+    """The numbers of one line as float32, (dim,)."""
     try:
         vector = np.array(numbers, dtype=np.float32)
     except ValueError as error:

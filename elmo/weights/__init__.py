@@ -1,1 +1,1 @@
-"""How models lie in files: read safely, written whole, every published layout, none of them asked for by name."""
+"""Readers and writers of model files: every published format, detected automatically and read safely."""

@@ -1,4 +1,4 @@
-"""Zip files of models (the NLPL repository's form), unpacked into a temporary folder after their list is checked."""
+"""Unpacks zip files of models (as in the NLPL repository) into a temporary folder, after a check of their entries."""
 
 from __future__ import annotations
 
@@ -13,44 +13,51 @@ from pathlib import Path, PurePosixPath
 
 from elmo.errors import WeightsError
 
-MOST_ENTRIES = 1_000
-LARGEST_TOTAL = 16 << 30  # bytes unpacked
-LARGEST_EXPANSION = 200  # times the archive's own size, for archives past a megabyte unpacked
+MAX_ENTRIES = 1_000
+MAX_TOTAL_BYTES = 16 << 30  # unpacked
+MAX_EXPANSION = 200  # times the archive's size, for archives that unpack to more than a megabyte
 
 
 @contextmanager
 def unpacked(path: Path) -> Iterator[Path]:
-    """A temporary folder with the archive's files, gone afterwards; any entry that could do harm refuses the whole."""
+    """A temporary folder with the archive's files, deleted on exit; one unsafe entry makes the archive an error."""
     with tempfile.TemporaryDirectory(prefix="elmo-") as name:
         folder = Path(name)
         try:
             with zipfile.ZipFile(path) as archive:
-                _check(archive, path)
+                _check_entries(archive, path)
                 archive.extractall(folder)
-        # zipfile meets damage with these, and NotImplementedError for methods it does not know
+        # zipfile raises these for damaged files; RuntimeError includes NotImplementedError for unknown methods
         except (zipfile.BadZipFile, zlib.error, struct.error, EOFError, RuntimeError, ValueError) as error:
             raise WeightsError(f"{path}: damaged zip ({str(error)[:200]}).", "Download it again.") from error
         except OSError as error:
             raise WeightsError(
                 f"{path}: cannot be unpacked into {folder} ({error.strerror or error}).",
-                "Is the disk full? TMPDIR chooses another place; an unpacked folder is read in place.",
+                "Is the disk full? Set TMPDIR to another folder, or unpack the zip yourself and name its folder.",
             ) from error
         yield folder
 
 
-def _check(archive: zipfile.ZipFile, path: Path) -> None:
+def _check_entries(archive: zipfile.ZipFile, path: Path) -> None:
     entries = archive.infolist()
-    if len(entries) > MOST_ENTRIES:
-        raise WeightsError(f"{path} holds {len(entries):,} entries.", f"A model has at most {MOST_ENTRIES}.")
+    if len(entries) > MAX_ENTRIES:
+        raise WeightsError(f"{path} holds {len(entries):,} entries.", f"A model has at most {MAX_ENTRIES}.")
     for entry in entries:
         name = PurePosixPath(entry.filename.replace("\\", "/"))
         if name.is_absolute() or ".." in name.parts or ":" in entry.filename:
-            raise WeightsError(f"{path}: entry {entry.filename!r} would land outside its folder.", "Not a model's zip.")
+            raise WeightsError(
+                f"{path}: entry {entry.filename!r} would be written outside its folder.", "It is not a model's zip."
+            )
         if stat.S_ISLNK(entry.external_attr >> 16):
             raise WeightsError(f"{path}: entry {entry.filename!r} is a link.", "Links are not allowed in a zip.")
     total = sum(entry.file_size for entry in entries)
-    if total > LARGEST_TOTAL or total > max(1 << 20, LARGEST_EXPANSION * path.stat().st_size):
-        raise WeightsError(f"{path}: {path.stat().st_size:,} bytes would unpack to {total:,}.", "Refused as a bomb.")
+    if total > MAX_TOTAL_BYTES or total > max(1 << 20, MAX_EXPANSION * path.stat().st_size):
+        raise WeightsError(
+            f"{path}: {path.stat().st_size:,} bytes would unpack to {total:,}.", "This looks like a zip bomb."
+        )
     options = [e.filename for e in entries if PurePosixPath(e.filename).name == "options.json"]
     if len(options) > 1:
-        raise WeightsError(f"{path} holds {len(options)} options.json: {', '.join(options[:4])}.", "Which is meant?")
+        raise WeightsError(
+            f"{path} holds {len(options)} options.json: {', '.join(options[:4])}.",
+            "Unpack it and name the model's folder.",
+        )

@@ -1,10 +1,10 @@
-"""The publicly known ELMo models as a literal table: what each is, where its files are, and what is known against it.
+"""The catalogue of published ELMo models, as a literal table: languages, training text, files and known problems.
 
-Data only, no torch: `elmo models` prints it and `elmo.weights.lookup` looks names up in it. Nothing here downloads
-anything. A field that is None or empty was not found in a source worth trusting; no publisher gives a sha256, so those
-are to be filled in by whoever has verified a file. Sources: the AllenNLP site's model page (its repository
-allennlp-website, elmo.html), ELMoForManyLangs' README, the NLPL wiki, the models' own repositories. Long, but
-one thing: a table.
+`elmo models` prints it and `elmo.weights.lookup` searches it. This module is data only: it does not import torch and
+downloads nothing. A field that is None or empty was not found in a reliable source. No publisher gives a sha256;
+someone who has verified a file can add it. Sources: the AllenNLP site's model page (its repository allennlp-website,
+elmo.html), ELMoForManyLangs' README, the NLPL wiki, the models' own repositories. The file is long because it
+holds one thing, a table.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, kw_only=True)
-class KnownFile:
-    """One file to get, and the name to keep it under."""
+class PublishedFile:
+    """One file to download, and the name to store it under."""
 
     url: str
     name: str
@@ -23,16 +23,16 @@ class KnownFile:
 
 
 @dataclass(frozen=True, kw_only=True)
-class KnownModel:
-    """A published model. `obstacle` says why this package cannot read it as published; empty: it can."""
+class PublishedModel:
+    """A published model. `obstacle` says why this package cannot read it as published; it is empty if it can."""
 
     name: str
     languages: tuple[str, ...]  # ISO 639 codes; "protein" for SeqVec
     trained_on: str
-    files: tuple[KnownFile, ...]
+    files: tuple[PublishedFile, ...]
     dim: int | None  # width of a layer's vectors
     parameters: int | None = None  # without the softmax
-    kind: str = "hdf5"  # hdf5, zip, tar, manylangs, tfhub: what the files are
+    kind: str = "hdf5"  # format of the files: hdf5, zip, tar, manylangs, tfhub
     licence: str = ""
     page: str = ""
     note: str = ""
@@ -47,24 +47,24 @@ _ALLENNLP_PAGE = "https://allenai.org/allennlp/software/elmo"
 _NEWS_2011 = "1 Billion Word Benchmark, about 800M tokens of WMT 2011 news"
 
 
-def _pair(folder: str, stem: str, weights_bytes: int | None = None) -> tuple[KnownFile, ...]:
+def _pair(folder: str, stem: str, weights_bytes: int | None = None) -> tuple[PublishedFile, ...]:
     options, weights = f"{stem}_options.json", f"{stem}_weights.hdf5"
     return (
-        KnownFile(url=f"{_S3}/{folder}/{options}", name=options),
-        KnownFile(url=f"{_S3}/{folder}/{weights}", name=weights, num_bytes=weights_bytes),
+        PublishedFile(url=f"{_S3}/{folder}/{options}", name=options),
+        PublishedFile(url=f"{_S3}/{folder}/{weights}", name=weights, num_bytes=weights_bytes),
     )
 
 
-def _options_weights(options_url: str, weights_url: str) -> tuple[KnownFile, ...]:
-    return (KnownFile(url=options_url, name="options.json"), KnownFile(url=weights_url, name="weights.hdf5"))
+def _options_weights(options_url: str, weights_url: str) -> tuple[PublishedFile, ...]:
+    return (PublishedFile(url=options_url, name="options.json"), PublishedFile(url=weights_url, name="weights.hdf5"))
 
 
-def _nlpl(number: int) -> tuple[KnownFile, ...]:
-    return (KnownFile(url=f"{_NLPL}/{number}.zip", name=f"{number}.zip"),)
+def _nlpl(number: int) -> tuple[PublishedFile, ...]:
+    return (PublishedFile(url=f"{_NLPL}/{number}.zip", name=f"{number}.zip"),)
 
 
 _ALLENNLP = (
-    KnownModel(
+    PublishedModel(
         name="small",
         languages=("en",),
         trained_on=_NEWS_2011,
@@ -73,7 +73,7 @@ _ALLENNLP = (
         parameters=13_593_296,
         page=_ALLENNLP_PAGE,
     ),
-    KnownModel(
+    PublishedModel(
         name="medium",
         languages=("en",),
         trained_on=_NEWS_2011,
@@ -82,7 +82,7 @@ _ALLENNLP = (
         parameters=28_027_728,
         page=_ALLENNLP_PAGE,
     ),
-    KnownModel(
+    PublishedModel(
         name="original",
         languages=("en",),
         trained_on=_NEWS_2011,
@@ -92,7 +92,7 @@ _ALLENNLP = (
         page=_ALLENNLP_PAGE,
         note="The paper's model. A copy: huggingface.co/lysandre/elmo-2x4096_512_2048cnn_2xhighway.",
     ),
-    KnownModel(
+    PublishedModel(
         name="original-5.5b",
         languages=("en",),
         trained_on="5.5B tokens: Wikipedia (1.9B), WMT 2008-2012 news (3.6B)",
@@ -102,16 +102,16 @@ _ALLENNLP = (
         page=_ALLENNLP_PAGE,
         note="Its publishers recommend it over `original`.",
     ),
-    KnownModel(
+    PublishedModel(
         name="pubmed",
         languages=("en",),
         trained_on="PubMed",
         files=(
-            KnownFile(
+            PublishedFile(
                 url=f"{_S3}/contributed/pubmed/elmo_2x4096_512_2048cnn_2xhighway_options.json",
                 name="elmo_2x4096_512_2048cnn_2xhighway_options.json",
             ),
-            KnownFile(
+            PublishedFile(
                 url=f"{_S3}/contributed/pubmed/elmo_2x4096_512_2048cnn_2xhighway_weights_PubMed_only.hdf5",
                 name="elmo_2x4096_512_2048cnn_2xhighway_weights_PubMed_only.hdf5",
             ),
@@ -120,7 +120,7 @@ _ALLENNLP = (
         parameters=93_600_848,
         page=_ALLENNLP_PAGE,
     ),
-    KnownModel(
+    PublishedModel(
         name="pt-wikipedia",
         languages=("pt",),
         trained_on="Portuguese Wikipedia",
@@ -131,7 +131,7 @@ _ALLENNLP = (
         page=_ALLENNLP_PAGE,
         note="Federal University of Goiás.",
     ),
-    KnownModel(
+    PublishedModel(
         name="pt-brwac",
         languages=("pt",),
         trained_on="brWaC",
@@ -142,7 +142,7 @@ _ALLENNLP = (
         page=_ALLENNLP_PAGE,
         note="Federal University of Goiás.",
     ),
-    KnownModel(
+    PublishedModel(
         name="ja-exawizards",
         languages=("ja",),
         trained_on="Japanese text (Bataa and Wu 2019)",
@@ -153,7 +153,7 @@ _ALLENNLP = (
         dim=None,
         page=_ALLENNLP_PAGE,
     ),
-    KnownModel(
+    PublishedModel(
         name="de-wikipedia",
         languages=("de",),
         trained_on="German Wikipedia with its discussion pages, 963M tokens",
@@ -165,7 +165,7 @@ _ALLENNLP = (
         licence="BSD-2-Clause",
         page="https://github.com/t-systems-on-site-services-gmbh/german-elmo-model",
     ),
-    KnownModel(
+    PublishedModel(
         name="eu-plur",
         languages=("eu",),
         trained_on="Basque Wikipedia, OPUS and Leipzig corpora, 73M tokens",
@@ -178,14 +178,14 @@ _ALLENNLP = (
 )
 
 _CROSSLINGUAL = tuple(
-    KnownModel(
+    PublishedModel(
         name=f"{code}-crosslingual",
         languages=(code,),
         trained_on="Wikipedia",
-        files=(KnownFile(url=f"https://www.dropbox.com/s/{key}/{code}_weights.hdf5", name=f"{code}_weights.hdf5"),),
+        files=(PublishedFile(url=f"https://www.dropbox.com/s/{key}/{code}_weights.hdf5", name=f"{code}_weights.hdf5"),),
         dim=None,
         page="https://github.com/TalSchuster/CrossLingualContextualEmb",
-        note="The one options.json for all seven is linked on that page; matrices that align it with English, too.",
+        note="That page links the options.json shared by all seven, and matrices that align the model with English.",
     )
     for code, key in (
         ("en", "1h62kc1qdcuyy2u"), ("es", "ygfjm7zmufl5gu2"), ("fr", "mm64goxb8wbawhj"), ("it", "owfou7coi04dyxf"),
@@ -194,7 +194,7 @@ _CROSSLINGUAL = tuple(
 )  # fmt: skip
 
 _NLPL_BILM = tuple(
-    KnownModel(
+    PublishedModel(
         name=f"nlpl-{number}",
         languages=(code,),
         trained_on=trained_on,
@@ -220,15 +220,15 @@ _NLPL_BILM = tuple(
 )
 
 _CLARIN_BILM = tuple(
-    KnownModel(
+    PublishedModel(
         name=f"{code}-embeddia",
         languages=(code,),
         trained_on=f"large {language.capitalize()} corpora (Ulčar and Robnik-Šikonja 2020)",
-        files=(KnownFile(url=_CLARIN, name=f"{language}-elmo.tar.gz"),),
+        files=(PublishedFile(url=_CLARIN, name=f"{language}-elmo.tar.gz"),),
         dim=None,
         kind="tar",
         page=_CLARIN,
-        note="Unpack it in that folder: it holds options.json and a weights file.",
+        note="Unpack it in that folder: it contains options.json and a weights file.",
     )
     for code, language in (
         ("hr", "croatian"), ("et", "estonian"), ("fi", "finnish"), ("lv", "latvian"), ("lt", "lithuanian"),
@@ -239,7 +239,7 @@ _CLARIN_BILM = tuple(
 _MANYLANGS_TEXT = "20M words of the CoNLL 2017 texts (Wikipedia, Common Crawl)"
 _MANYLANGS_PAGE = "https://github.com/HIT-SCIR/ELMoForManyLangs"
 _MANYLANGS = tuple(
-    KnownModel(
+    PublishedModel(
         name=f"{code}-manylangs",
         languages=(code,),
         trained_on=_MANYLANGS_TEXT,
@@ -259,34 +259,34 @@ _MANYLANGS = tuple(
     )
 )  # fmt: skip
 
-_HUB_OBSTACLE = "A TF-Hub module: its graph and variable names are its own. Use a checkpoint or an HDF5 dump instead."
+_HUB_OBSTACLE = "A TF-Hub module has its own graph and variable names. Use a checkpoint or an HDF5 dump instead."
 _OTHERS = (
-    KnownModel(
+    PublishedModel(
         name="seqvec",
         languages=("protein",),
         trained_on="UniRef50 (amino acids as words)",
-        files=(KnownFile(url="https://rostlab.org/~deepppi/seqvec.zip", name="seqvec.zip"),),
+        files=(PublishedFile(url="https://rostlab.org/~deepppi/seqvec.zip", name="seqvec.zip"),),
         dim=1024,
         kind="zip",
         page="https://github.com/Rostlab/SeqVec",
         note="The link was reported dead (Rostlab/SeqVec issue 17).",
     ),
-    KnownModel(
+    PublishedModel(
         name="zhs-manylangs",
         languages=("zh",),
         trained_on="Xinhua part of Chinese Gigaword 5, simplified characters",
-        files=(KnownFile(url="http://pbmpb9h15.bkt.gdipper.com/zhs.model.tar.xz", name="zhs.model.tar.xz"),),
+        files=(PublishedFile(url="http://pbmpb9h15.bkt.gdipper.com/zhs.model.tar.xz", name="zhs.model.tar.xz"),),
         dim=1024,
         kind="manylangs",
         page=_MANYLANGS_PAGE,
         note="Unpack it in that folder. The link is dead since 2019 (ELMoForManyLangs issues 57, 61, 106).",
     ),
     *(
-        KnownModel(
+        PublishedModel(
             name=f"ru-deeppavlov-{short}",
             languages=("ru",),
             trained_on=text,
-            files=(KnownFile(url=f"{_PAVLOV}/{file}", name=file),),
+            files=(PublishedFile(url=f"{_PAVLOV}/{file}", name=file),),
             dim=None,
             kind="tfhub",
             page="https://github.com/deepmipt/DeepPavlov/blob/0.8.0/docs/features/pretrained_vectors.rst",
@@ -298,23 +298,23 @@ _OTHERS = (
             ("twitter", "Russian Twitter 2013-2018", "elmo_ru-twitter_2013-01_2018-04_600k_steps.tar.gz"),
         )
     ),
-    KnownModel(
+    PublishedModel(
         name="tfhub-3",
         languages=("en",),
         trained_on=_NEWS_2011,
-        files=(KnownFile(url="https://tfhub.dev/google/elmo/3", name="3.tar.gz"),),
+        files=(PublishedFile(url="https://tfhub.dev/google/elmo/3", name="3.tar.gz"),),
         dim=1024,
         kind="tfhub",
         page="https://tfhub.dev/google/elmo/3",
-        obstacle=_HUB_OBSTACLE + " `original` is the same size, trained on the same text.",
+        obstacle=_HUB_OBSTACLE + " `original` has the same size and training text.",
     ),
 )
 
-KNOWN = {m.name: m for m in (*_ALLENNLP, *_NLPL_BILM, *_CLARIN_BILM, *_CROSSLINGUAL, *_MANYLANGS, *_OTHERS)}
+PUBLISHED_MODELS = {m.name: m for m in (*_ALLENNLP, *_NLPL_BILM, *_CLARIN_BILM, *_CROSSLINGUAL, *_MANYLANGS, *_OTHERS)}
 
-# models of this project, trained by a recipe in runs/; in the package, so without files to get
-OWN = {
-    "english": KnownModel(
+# models of this project, trained by a recipe in runs/; they are in the package, so there are no files to download
+OWN_MODELS = {
+    "english": PublishedModel(
         name="english",
         languages=("en",),
         trained_on="open English text: Wikipedia, novels, law, biomedicine, abstracts, dialogue, speeches",
@@ -332,7 +332,7 @@ def markdown_table() -> str:
         "| name | languages | parameters | width | trained on | licence | files and notes |",
         "|---|---|--:|--:|---|---|---|",
     ]
-    for model in KNOWN.values():
+    for model in PUBLISHED_MODELS.values():
         links = " ".join(f"[{file.name}]({file.url})" for file in model.files)
         rows.append(
             f"| `{model.name}` | {', '.join(model.languages)} | {f'{model.parameters:,}' if model.parameters else ''} "

@@ -1,4 +1,4 @@
-"""From any format that is read to one of the two that are written, saying what is not the same afterwards."""
+"""Converts a model of any readable format to one of the two that are written, and reports what is not exact."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from elmo.files import sha256_file
 from elmo.weights.formats import read_model
 from elmo.weights.lookup import find_model
 from elmo.weights.model_parts import ModelParts, check_finite
-from elmo.weights.published import write_pair
+from elmo.weights.published import write_published
 from elmo.weights.store import check_storage, save_store
 
 
@@ -23,12 +23,12 @@ def convert_model(
     target: str = "elmo",  # elmo, hdf5
     storage: str = "float32",  # float32, float16, int8
     without_head: bool = False,
-    card: Path | None = None,  # Markdown to put in as the model card
-    name: str = "",  # what the model is to be called; without, what it was
+    card: Path | None = None,  # Markdown file to include as the model card
+    name: str = "",  # new name of the model; empty: its old name
     overwrite: bool = False,
     allow_nonfinite: bool = False,
 ) -> dict[str, Any]:
-    """Writes the folder `out`; the report names its files and every way in which the numbers are not the same."""
+    """Writes the folder `out` and returns a report: its files, and every way in which the numbers differ."""
     check_storage(storage)
     _check_out(out, model, weights, overwrite)
     if target == "hdf5" and storage != "float32":
@@ -43,7 +43,7 @@ def convert_model(
     about = {**parts.about, "name": name} if name else parts.about
     parts = dataclasses.replace(parts, card=text or parts.card, about=about)
     if target == "hdf5":
-        write_pair(out, parts, overwrite=overwrite)
+        write_published(out, parts, overwrite=overwrite)
     else:
         save_store(out, parts, storage=storage, overwrite=overwrite)
     files = [p for p in sorted(out.iterdir()) if p.is_file()]
@@ -56,25 +56,25 @@ def convert_model(
 
 
 def drop_head(parts: ModelParts) -> ModelParts:
-    """The model without its softmax; its vocabulary stays only where the model reads words."""
+    """The model without its softmax, and without its vocabulary unless the model reads words."""
     tensors = {name: tensor for name, tensor in parts.tensors.items() if not name.startswith("head.")}
     vocab = parts.vocab if parts.config.words else None
     return dataclasses.replace(parts, config=dataclasses.replace(parts.config, head=None), tensors=tensors, vocab=vocab)
 
 
 def _differences(parts: ModelParts, target: str, storage: str) -> list[str]:
-    found = []
+    differences = []
     if storage == "float16" and any(t.dtype.itemsize > 2 for t in parts.tensors.values()):
-        found.append("weights are rounded to float16")
+        differences.append("weights are rounded to float16")
     if storage == "int8" and parts.storage != "int8":
-        found.append("matrices are rounded to int8, convolutions to float16")
+        differences.append("matrices are rounded to int8, convolutions to float16")
     if target == "hdf5" and parts.config.lstm.forget_bias != 1.0:
-        found.append(
-            "the forget bias was taken out of the LSTM biases, as this layout wants; their last bit may differ"
+        differences.append(
+            "the forget bias is subtracted from the LSTM biases, as this layout requires; their last bit may differ"
         )
     if target == "hdf5" and parts.mixes:
-        found.append("the mix weights found with the model have no place in this layout and are left out")
-    return found
+        differences.append("the mix weights stored with the model have no place in this layout and are left out")
+    return differences
 
 
 def _read_card(path: Path) -> str:
@@ -85,7 +85,7 @@ def _read_card(path: Path) -> str:
 
 
 def _check_out(out: Path, model: str | Path, weights: str | Path | None, overwrite: bool) -> None:
-    """Before minutes of reading: is OUT free, and would replacing it destroy what is read?"""
+    """Checks, before minutes of reading, that OUT is free and that replacing it would not destroy the input."""
     if out.exists() and not overwrite:
         raise OutputError(f"{out} exists.", "Choose another name or pass --overwrite.")
     if out.exists() and not out.is_dir():
@@ -93,4 +93,4 @@ def _check_out(out: Path, model: str | Path, weights: str | Path | None, overwri
     sources = [Path(source) for source in (model, weights) if source is not None]
     for source in sources:
         if out.exists() and source.exists() and (out.resolve() in (source.resolve(), *source.resolve().parents)):
-            raise OutputError(f"{out} holds the model that is read.", "Choose another name.")
+            raise OutputError(f"{out} holds the model to be converted.", "Choose another name.")

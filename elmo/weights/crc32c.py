@@ -1,7 +1,8 @@
-"""CRC-32C of large buffers with nothing but numpy: the checksum TensorFlow puts on every block and tensor it saves.
+"""CRC-32C of large buffers in numpy: the checksum that TensorFlow stores for every block and tensor.
 
-A CRC is linear over bits, so a buffer is cut into equal lanes that all advance together, one 4-byte word at a time, and
-the lane results are then joined in a tree: crc(a + b) = advance(crc(a), len(b)) ^ crc(b). Several hundred MB/s.
+A CRC is linear over bits. So a buffer is split into equal lanes that advance together, one 4-byte word per step, and
+the results of the lanes are combined in a tree: crc(a + b) = advance(crc(a), len(b)) ^ crc(b). The speed is several
+hundred MB per second.
 """
 
 from __future__ import annotations
@@ -11,8 +12,8 @@ from functools import cache
 import numpy as np
 
 _POLYNOMIAL = 0x82F63B78  # Castagnoli, bits reversed
-_LANE_WORDS = 256  # 4-byte words a lane
-_CHUNK = 4096 * _LANE_WORDS * 4  # bytes taken at once: 4096 lanes stay in the processor's cache
+_LANE_WORDS = 256  # 4-byte words per lane
+_CHUNK = 4096 * _LANE_WORDS * 4  # bytes per step: 4096 lanes fit in the processor's cache
 _MASK_DELTA = 0xA282EAD8
 
 
@@ -26,19 +27,19 @@ def crc32c(data: bytes | bytearray | memoryview | np.ndarray) -> int:
 
 
 def masked_crc32c(data: bytes | bytearray | memoryview | np.ndarray) -> int:
-    """The CRC-32C as TensorFlow and leveldb store it: rotated and offset, so that a CRC of a CRC stays useful."""
+    """The CRC-32C as TensorFlow and leveldb store it: rotated and offset, so that data may contain its own CRC."""
     crc = crc32c(data)
     return ((crc >> 15 | crc << 17) + _MASK_DELTA) & 0xFFFFFFFF
 
 
 def _advance(state: int, data: np.ndarray) -> int:
-    """The register after `data` (at most one chunk), from a register of `state`."""
-    if data.size < _LANE_WORDS * 4:  # not one lane full
+    """The register after `data` (at most one chunk), starting from the register `state`."""
+    if data.size < _LANE_WORDS * 4:  # less than one lane
         table = _byte_list()
         for byte in data.tolist():
             state = table[(state ^ byte) & 0xFF] ^ state >> 8
         return state
-    # Leading zero bytes leave a zero register alone, and a start of `state` equals xoring it into the first four bytes.
+    # leading zero bytes do not change a zero register; starting at `state` equals xoring it into the first four bytes
     num_lanes = -(-data.size // (_LANE_WORDS * 4))
     padded = np.zeros(num_lanes * _LANE_WORDS * 4, dtype=np.uint8)
     first = padded.size - data.size
@@ -70,12 +71,14 @@ def _byte_table() -> np.ndarray:
 
 @cache
 def _byte_list() -> list[int]:
-    return [int(entry) for entry in _byte_table()]  # plain ints: indexing numpy one element at a time is slow
+    return [
+        int(entry) for entry in _byte_table()
+    ]  # Python ints, because indexing single elements of numpy arrays is slow
 
 
 @cache
 def _word_tables() -> tuple[np.ndarray, np.ndarray]:
-    """What each half of a word becomes: the upper after its own two bytes, the lower after four, (65536,) each."""
+    """Registers after each 16-bit half of a word: the upper after two bytes, the lower after four; each (65536,)."""
     table = _byte_table()
     near = np.arange(65536, dtype=np.uint32)
     for _ in range(2):
@@ -88,7 +91,7 @@ def _word_tables() -> tuple[np.ndarray, np.ndarray]:
 
 @cache
 def _lane_operator(level: int) -> np.ndarray:
-    """Tables that advance a register over 2**level lanes of zero bytes: one a byte of the register, (4, 256)."""
+    """Tables that advance a register over 2**level lanes of zero bytes, one per byte of the register, (4, 256)."""
     bits = np.uint32(1) << np.arange(32, dtype=np.uint32)
     if level:
         half = _lane_operator(level - 1)

@@ -1,6 +1,7 @@
-"""From a name to a model's parts: a path, a shipped model, one the user put in place, or an untrained tiny one.
+"""Finds a model by name or path: a path, a shipped model, a model in the user's folder, or a tiny untrained model.
 
-Nothing is downloaded. A known model that is not on this machine is an error that says what to get and where to put it.
+Nothing is downloaded. For a published model that is not on this machine, the error says which files to download and
+where to put them.
 """
 
 from __future__ import annotations
@@ -16,47 +17,47 @@ import numpy as np
 from elmo.errors import ConfigError, WeightsError
 from elmo.files import sha256_file
 from elmo.model.config import PRESETS, num_parameters
-from elmo.weights.catalogue import KNOWN, KnownModel
+from elmo.weights.catalogue import PUBLISHED_MODELS, PublishedModel
 from elmo.weights.formats import read_model
 from elmo.weights.model_folders import local_models, models_folder, shipped_model
 from elmo.weights.model_parts import ModelParts
-from elmo.weights.names import Entry, table, to_ours
+from elmo.weights.names import TensorSpec, from_published, tensor_specs
 
 log = logging.getLogger(__name__)
 
 TINY = "tiny-random"
-ALIASES = {"5.5B": "original-5.5b", "5.5b": "original-5.5b"}  # as other libraries called it
+ALIASES = {"5.5B": "original-5.5b", "5.5b": "original-5.5b"}  # the name in other libraries
 
 
-def find_model(model: str | Path, *, late_head: bool = False) -> ModelParts:
-    """The parts of a model by path (what exists, or holds a separator) or by name (`elmo models` lists them).
+def find_model(model: str | Path, *, lazy_head: bool = False) -> ModelParts:
+    """The parts of a model, by path (it exists or contains a separator) or by name (`elmo models` lists the names).
 
-    With `late_head`, the softmax stays on disk until it is called for, in formats that can.
+    With `lazy_head`, a format that supports it leaves the softmax on disk until it is needed.
     """
     text = os.path.expanduser(str(model))
     if not text:
         raise ConfigError("The model's name is empty.", "Give a name (`elmo models` lists them) or a path.")
     if isinstance(model, Path) or os.path.exists(text) or "/" in text or os.sep in text:
-        return read_model(text, late_head=late_head)
+        return read_model(text, lazy_head=lazy_head)
     text = ALIASES.get(text, text)
     if text == "default":
-        return _default_model(late_head)
+        return _default_model(lazy_head)
     if text == TINY:
         return tiny_random()
     folder = local_models().get(text)
-    known = KNOWN.get(text)
+    published = PUBLISHED_MODELS.get(text)
     if folder is not None:
-        return _read_known(known, folder) if known else read_model(folder, late_head=late_head)
-    raise _not_here(known) if known else _unknown(text)
+        return _read_published_model(published, folder) if published else read_model(folder, lazy_head=lazy_head)
+    raise _not_downloaded(published) if published else _unknown_name(text)
 
 
 def tiny_random(seed: int = 2018) -> ModelParts:
-    """An untrained model of the preset `tiny`, the same numbers on every machine; for trials and tests."""
+    """An untrained model of the preset `tiny`, with the same numbers on every machine; for trials and tests."""
     config = PRESETS["tiny"]
-    rng = np.random.Generator(np.random.PCG64(seed))  # its own stream: the caller's random state is not touched
+    rng = np.random.Generator(np.random.PCG64(seed))  # leaves the caller's random state unchanged
     return ModelParts(
         config=config,
-        tensors={entry.ours: to_ours(entry, _random_array(entry, rng)) for entry in table(config)},
+        tensors={spec.name: from_published(spec, _random_array(spec, rng)) for spec in tensor_specs(config)},
         card="# tiny-random\n\nUntrained: random numbers in the shape of a small biLM. Its vectors mean nothing.\n",
         about={"name": TINY, "trained": False},
         format="built in",
@@ -64,9 +65,9 @@ def tiny_random(seed: int = 2018) -> ModelParts:
     )
 
 
-def check_files(known: KnownModel, folder: Path) -> None:
-    """Compares what is there of a known model's files with the sizes and sha256 that are known."""
-    for file in known.files:
+def check_files(model: PublishedModel, folder: Path) -> None:
+    """Compares those files of a published model that are in the folder with the catalogue's sizes and sha256."""
+    for file in model.files:
         path = folder / file.name
         if not path.is_file():
             continue
@@ -79,66 +80,68 @@ def check_files(known: KnownModel, folder: Path) -> None:
             raise WeightsError(f"{path} is not the published file (its sha256 differs).", f"Download again: {file.url}")
 
 
-def _default_model(late_head: bool) -> ModelParts:
+def _default_model(lazy_head: bool) -> ModelParts:
     shipped = shipped_model()
     if shipped is not None:
-        return read_model(shipped, late_head=late_head)
+        return read_model(shipped, lazy_head=lazy_head)
     log.warning("no trained model is shipped with this version: `default` is %s, which is untrained", TINY)
     return tiny_random()
 
 
-def _read_known(known: KnownModel, folder: Path) -> ModelParts:
-    check_files(known, folder)
-    only = next(iter(folder.iterdir())) if len(list(folder.iterdir())) == 1 else folder
-    if ".tar" in only.suffixes and only.is_file():
-        raise WeightsError(f"{only} is still packed.", f"Unpack it where it lies: tar xf {only.name}")
-    parts = read_model(only if only.suffix == ".zip" else folder)
-    seen = num_parameters(parts.config)
-    if known.parameters is not None and seen != known.parameters:
+def _read_published_model(model: PublishedModel, folder: Path) -> ModelParts:
+    check_files(model, folder)
+    files = list(folder.iterdir())
+    path = files[0] if len(files) == 1 else folder
+    if ".tar" in path.suffixes and path.is_file():
+        raise WeightsError(f"{path} is still packed.", f"Unpack it in its folder: tar xf {path.name}")
+    parts = read_model(path if path.suffix == ".zip" else folder)
+    parameters = num_parameters(parts.config)
+    if model.parameters is not None and parameters != model.parameters:
         raise WeightsError(
-            f"{folder} holds a model of {seen:,} parameters; {known.name!r} has {known.parameters:,}.",
-            "Another model lies under that name: give its folder another one.",
+            f"{folder} holds a model of {parameters:,} parameters; {model.name!r} has {model.parameters:,}.",
+            "The folder contains another model: rename the folder.",
         )
-    return dataclasses.replace(parts, card=parts.card or _card(known), about={**parts.about, "name": known.name})
+    return dataclasses.replace(parts, card=parts.card or _card(model), about={**parts.about, "name": model.name})
 
 
-def _card(known: KnownModel) -> str:
+def _card(model: PublishedModel) -> str:
     return (
-        f"# {known.name}\n\n"
-        f"- Languages: {', '.join(known.languages)}\n"
-        f"- Trained on: {known.trained_on or 'not recorded'}\n"
-        f"- Licence: {known.licence or 'not recorded; ask its publishers before you pass it on'}\n"
-        f"- From: {known.page}\n"
+        f"# {model.name}\n\n"
+        f"- Languages: {', '.join(model.languages)}\n"
+        f"- Trained on: {model.trained_on or 'not recorded'}\n"
+        f"- Licence: {model.licence or 'not recorded; ask its publishers before you pass it on'}\n"
+        f"- From: {model.page}\n"
     )
 
 
-def _not_here(known: KnownModel) -> WeightsError:
-    if known.obstacle:
-        return WeightsError(f"{known.name!r} is known but cannot be read: {known.obstacle}", f"See {known.page}")
-    folder = models_folder() / known.name
-    steps = [f"Download into {folder}/ (nothing is fetched for you):"]
-    steps += [f"  {file.url}" + ("" if file.url.endswith(file.name) else f"  as {file.name}") for file in known.files]
-    steps += [known.note] if known.note else []
-    return WeightsError(f"The model {known.name!r} is not on this machine.", "\n  ".join(steps))
+def _not_downloaded(model: PublishedModel) -> WeightsError:
+    if model.obstacle:
+        return WeightsError(f"{model.name!r} is known but cannot be read: {model.obstacle}", f"See {model.page}")
+    folder = models_folder() / model.name
+    steps = [f"Download into {folder}/ (this package downloads nothing):"]
+    steps += [f"  {file.url}" + ("" if file.url.endswith(file.name) else f"  as {file.name}") for file in model.files]
+    steps += [model.note] if model.note else []
+    return WeightsError(f"The model {model.name!r} is not on this machine.", "\n  ".join(steps))
 
 
-def _unknown(name: str) -> WeightsError:
-    here = sorted({"default", TINY, *local_models()})
-    near = difflib.get_close_matches(name.lower(), [*here, *KNOWN], n=1, cutoff=0.5)
-    guess = f" Did you mean {near[0]!r}?" if near else ""
+def _unknown_name(name: str) -> WeightsError:
+    local = sorted({"default", TINY, *local_models()})
+    similar = difflib.get_close_matches(name.lower(), [*local, *PUBLISHED_MODELS], n=1, cutoff=0.5)
+    suggestion = f" Did you mean {similar[0]!r}?" if similar else ""
     return WeightsError(
-        f"There is no model {name[:200]!r}, neither as a path nor as a name.{guess}",
-        f"On this machine: {', '.join(here)}. `elmo models` lists all known ones and where to get them.",
+        f"There is no model {name[:200]!r}, neither as a path nor as a name.{suggestion}",
+        f"On this machine: {', '.join(local)}. `elmo models` lists all known models and where to get them.",
     )
 
 
-def _random_array(entry: Entry, rng: np.random.Generator) -> np.ndarray:
-    """Uniform values of variance 1 / inputs; biases are zero, a highway's gate starts nearly shut."""
-    if len(entry.shape) == 1:
-        return np.full(entry.shape, -2.0 if entry.published.endswith("b_carry") else 0.0, dtype=np.float32)
-    if entry.published == "char_embed":
-        reach = 1.0
+def _random_array(spec: TensorSpec, rng: np.random.Generator) -> np.ndarray:
+    """Uniform values of variance 1 / inputs; biases are zero, except that highway gates start nearly closed."""
+    shape = spec.published_shape
+    if len(shape) == 1:
+        return np.full(shape, -2.0 if spec.published_name.endswith("b_carry") else 0.0, dtype=np.float32)
+    if spec.published_name == "char_embed":
+        limit = 1.0
     else:
-        inputs = entry.shape[1] * entry.shape[2] if entry.layout == "conv" else entry.shape[0]
-        reach = (3.0 / inputs) ** 0.5
-    return (2.0 * rng.random(entry.shape, dtype=np.float32) - 1.0) * np.float32(reach)
+        num_inputs = shape[1] * shape[2] if spec.layout == "conv" else shape[0]
+        limit = (3.0 / num_inputs) ** 0.5
+    return (2.0 * rng.random(shape, dtype=np.float32) - 1.0) * np.float32(limit)

@@ -1,4 +1,4 @@
-"""What every reader gives and every writer takes: a model as plain parts, before or after it is a network."""
+"""ModelParts, the form in which readers return a model and writers take it, and the network built from it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, kw_only=True)
 class Lexicon:
-    """Symbols a model of the ELMoForManyLangs family reads by number, instead of bytes."""
+    """Symbol -> number tables of models of the ELMoForManyLangs family, which read these numbers, not bytes."""
 
     chars: Mapping[str, int] | None
     words: Mapping[str, int] | None
@@ -31,57 +31,57 @@ class Lexicon:
 
 @dataclass(frozen=True, kw_only=True)
 class ModelParts:
-    """A stored model: its shape, its tensors under our names, and what belongs to them."""
+    """A stored model: its shape, its tensors under our names, and the data that belongs to them."""
 
     config: BiLMConfig
     tensors: dict[str, Tensor]
-    vocab: tuple[str, ...] | None = None  # words of the softmax or of the word table, by line
+    vocab: tuple[str, ...] | None = None  # words of the softmax or of the word table, in the order of its rows
     lexicon: Lexicon | None = None
-    mixes: tuple[tuple[tuple[float, ...], float], ...] = ()  # (weights before the softmax, gamma) found beside it
+    mixes: tuple[tuple[tuple[float, ...], float], ...] = ()  # (weights before the softmax, gamma) stored with it
     card: str = ""  # the model card, Markdown
-    about: dict[str, Any] = field(default_factory=dict)  # where it came from: format, source, name
+    about: dict[str, Any] = field(default_factory=dict)  # its origin: format, source, name
     format: str = ""
     source: str = ""
-    storage: str = ""  # how our own folder held the numbers: float32, float16, int8
-    read_head: Callable[[], dict[str, Tensor]] | None = None  # the softmax's tensors, where they were left on disk
+    storage: str = ""  # number type in our own format: float32, float16, int8
+    read_head: Callable[[], dict[str, Tensor]] | None = None  # reads the softmax's tensors if they are still on disk
 
 
 def build(parts: ModelParts, *, allow_nonfinite: bool = False) -> BiLM:
-    """The network with exactly these tensors, which it takes over; missing, extra or misshapen ones are errors."""
+    """The network with exactly these tensors, not copied; missing, extra or misshapen tensors are errors."""
     check_finite(parts.tensors, parts.source, allow_nonfinite=allow_nonfinite)
-    with torch.device("meta"), _Unfilled():  # no memory and no random start for weights that are replaced at once
+    with torch.device("meta"), _SkipInit():  # no memory and no initial values for weights that are replaced at once
         model = BiLM(parts.config)
     expected = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
     head = parts.config.head
     if head is not None and head.tied:
-        del expected["head.weight"]  # it is the word table, stored once
-    later = {} if parts.read_head is None else {n: s for n, s in expected.items() if n.startswith("head.")}
-    check_shapes(parts.tensors, {n: s for n, s in expected.items() if n not in later}, parts.source)
+        del expected["head.weight"]  # it is the word table, which is stored once
+    on_disk = {} if parts.read_head is None else {n: s for n, s in expected.items() if n.startswith("head.")}
+    check_shapes(parts.tensors, {n: s for n, s in expected.items() if n not in on_disk}, parts.source)
     if head is not None and parts.read_head is not None:
-        rows = functools.partial(_head_rows, parts.read_head, later, parts.source, allow_nonfinite)
-        model.head = LazyHead(head.vocab_size, rows)
+        read_head = functools.partial(_read_checked_head, parts.read_head, on_disk, parts.source, allow_nonfinite)
+        model.head = LazyHead(head.vocab_size, read_head)
     tensors = {n: t.float() for n, t in parts.tensors.items()}
-    model.load_state_dict(tensors, strict=not later and not (head and head.tied), assign=True)
+    model.load_state_dict(tensors, strict=not on_disk and not (head and head.tied), assign=True)
     if head is not None and head.tied:
         model.tie()
     return model.eval()
 
 
 def check_shapes(tensors: Mapping[str, Tensor], expected: Mapping[str, tuple[int, ...]], source: str) -> None:
-    """The tensors are those a network wants, no more and no less."""
-    for name, shape in expected.items():
-        seen = tuple(tensors[name].shape) if name in tensors else None
-        if seen != shape:
+    """Raises WeightsError unless the tensors have exactly the expected names and shapes."""
+    for name, expected_shape in expected.items():
+        shape = tuple(tensors[name].shape) if name in tensors else None
+        if shape != expected_shape:
             raise WeightsError(
-                f"{source}: tensor {name!r} is {seen or 'missing'}; expected {shape}.",
-                "The file is damaged or its configuration is another model's.",
+                f"{source}: tensor {name!r} is {shape or 'missing'}; expected {expected_shape}.",
+                "The file is damaged or its configuration belongs to another model.",
             )
     extra = sorted(set(tensors) - set(expected))
     if extra:
         raise WeightsError(f"{source}: unexpected tensors {', '.join(extra[:5])}.", "Is the configuration right?")
 
 
-def _head_rows(
+def _read_checked_head(
     read: Callable[[], dict[str, Tensor]], expected: Mapping[str, tuple[int, ...]], source: str, allow_nonfinite: bool
 ) -> tuple[Tensor, Tensor]:
     tensors = read()
@@ -90,8 +90,8 @@ def _head_rows(
     return tensors["head.weight"].float(), tensors["head.bias"].float()
 
 
-class _Unfilled(TorchFunctionMode):
-    """Leaves out torch.nn.init's functions: on the meta device they only cost, the first seconds of imports."""
+class _SkipInit(TorchFunctionMode):
+    """Skips torch.nn.init: it has no effect on the meta device, and its first call takes seconds for imports."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if getattr(func, "__module__", "") == "torch.nn.init":
@@ -100,9 +100,9 @@ class _Unfilled(TorchFunctionMode):
 
 
 def check_finite(tensors: Mapping[str, Tensor], source: str, *, allow_nonfinite: bool) -> None:
-    """Refuses NaN and infinity in weights, or warns where they were asked for."""
+    """Raises WeightsError for NaN or infinity in weights; with allow_nonfinite, logs a warning instead."""
     for name, tensor in tensors.items():
-        if _surely_finite(tensor):
+        if _has_finite_sum(tensor):
             continue
         bad = int((~torch.isfinite(tensor)).sum())
         if not bad:
@@ -113,10 +113,10 @@ def check_finite(tensors: Mapping[str, Tensor], source: str, *, allow_nonfinite:
         log.warning(message)
 
 
-def _surely_finite(tensor: Tensor) -> bool:
-    """One pass and no mask: a NaN or an infinity survives a sum. An overflow does too: False means, look closer."""
+def _has_finite_sum(tensor: Tensor) -> bool:
+    """Whether one sum over the tensor is finite. False is no proof: finite values can overflow in the sum."""
     if tensor.dtype == torch.float32 and tensor.is_contiguous() and tensor.device.type == "cpu":
         flat = tensor.detach().numpy().ravel()
         with np.errstate(all="ignore"):
-            return bool(np.isfinite(np.dot(flat, flat)))  # several times quicker than torch's sum
+            return bool(np.isfinite(np.dot(flat, flat)))  # several times faster than torch's sum
     return bool(torch.isfinite(tensor.sum()))

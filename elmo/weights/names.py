@@ -1,7 +1,7 @@
-"""One reversible table: the published files' names and layouts <-> ours.
+"""The table that maps each published tensor name and layout to ours, and back.
 
-Everything that speaks the published layout (HDF5 dumps, TensorFlow checkpoints, AllenNLP archives brought into it) goes
-through this table, in both directions, so a name or a transposition stands in one place.
+Every reader and writer of the published layout (HDF5 files, TensorFlow checkpoints, AllenNLP archives converted to it)
+uses this table, in both directions, so each name and each transposition is written down once.
 """
 
 from __future__ import annotations
@@ -17,104 +17,113 @@ from elmo.errors import WeightsError
 from elmo.model.config import BiLMConfig
 
 
-class Entry(NamedTuple):
-    """One tensor: its published name (and older spellings), ours, its published shape, and how the layouts differ."""
+class TensorSpec(NamedTuple):
+    """One tensor of a model: its published name, its name in this package, its published shape, how layouts differ."""
 
-    published: str
-    ours: str
-    shape: tuple[int, ...]  # as published
-    layout: str = "same"  # same, transpose, conv
-    spellings: tuple[str, ...] = ()
+    published_name: str
+    name: str  # in this package: the key of the network's state dict
+    published_shape: tuple[int, ...]
+    layout: str = "same"  # how the published array becomes ours: same, transpose, conv
+    aliases: tuple[str, ...] = ()  # other published names of the same tensor
 
 
-def table(config: BiLMConfig) -> list[Entry]:
+def tensor_specs(config: BiLMConfig) -> list[TensorSpec]:
     """Every tensor of a model of this shape, in the order of the data path."""
-    entries: list[Entry] = []
+    specs: list[TensorSpec] = []
     if config.chars:
         chars_shape = (config.chars.num_chars, config.chars.char_dim)
-        entries.append(Entry("char_embed", "token_encoder.chars.table", chars_shape))
+        specs.append(TensorSpec("char_embed", "token_encoder.chars.table", chars_shape))
         for i, (width, count) in enumerate(config.chars.filters):
-            ours = f"token_encoder.chars.convolutions.{i}"
-            entries.append(Entry(f"CNN/W_cnn_{i}", f"{ours}.weight", (1, width, config.chars.char_dim, count), "conv"))
-            entries.append(Entry(f"CNN/b_cnn_{i}", f"{ours}.bias", (count,)))
+            name, shape = f"token_encoder.chars.convolutions.{i}", (1, width, config.chars.char_dim, count)
+            specs.append(TensorSpec(f"CNN/W_cnn_{i}", f"{name}.weight", shape, "conv"))
+            specs.append(TensorSpec(f"CNN/b_cnn_{i}", f"{name}.bias", (count,)))
         F = config.chars.num_filters
         for i in range(config.chars.num_highways):
             for part in ("transform", "carry"):
-                ours = f"token_encoder.chars.highways.{i}.{part}"
-                entries.append(Entry(f"CNN_high_{i}/W_{part}", f"{ours}.weight", (F, F), "transpose"))
-                entries.append(Entry(f"CNN_high_{i}/b_{part}", f"{ours}.bias", (F,)))
+                name = f"token_encoder.chars.highways.{i}.{part}"
+                specs.append(TensorSpec(f"CNN_high_{i}/W_{part}", f"{name}.weight", (F, F), "transpose"))
+                specs.append(TensorSpec(f"CNN_high_{i}/b_{part}", f"{name}.bias", (F,)))
     if config.words:
         words_shape = (config.words.num_words, config.words.word_dim)
-        entries.append(Entry("embedding", "token_encoder.words", words_shape, spellings=("word_embed",)))
+        specs.append(TensorSpec("embedding", "token_encoder.words", words_shape, aliases=("word_embed",)))
     P, H = config.lstm.proj_dim, config.lstm.cell_dim
     if config.projects_tokens:
-        entries.append(Entry("CNN_proj/W_proj", "token_encoder.project.weight", (config.token_dim, P), "transpose"))
-        entries.append(Entry("CNN_proj/b_proj", "token_encoder.project.bias", (P,)))
-    for d in range(config.num_directions):
+        project_shape = (config.token_dim, P)
+        specs.append(TensorSpec("CNN_proj/W_proj", "token_encoder.project.weight", project_shape, "transpose"))
+        specs.append(TensorSpec("CNN_proj/b_proj", "token_encoder.project.bias", (P,)))
+    for direction in range(config.num_directions):
         for layer in range(config.lstm.num_layers):
-            shapes = {"W_0": ("kernel", (2 * P, 4 * H)), "B": ("bias", (4 * H,)), "W_P_0": ("projection", (H, P))}
-            for name, (ours, shape) in shapes.items():
-                if name != "W_P_0" or config.lstm.projects:
-                    entries.append(_lstm_entry(config, d, layer, name, ours, shape))
+            specs.append(_lstm_spec(config, direction, layer, "W_0", "kernel", (2 * P, 4 * H)))
+            specs.append(_lstm_spec(config, direction, layer, "B", "bias", (4 * H,)))
+            if config.lstm.projects:
+                specs.append(_lstm_spec(config, direction, layer, "W_P_0", "projection", (H, P)))
     if config.head and config.head.kind == "softmax":
         if not config.head.tied:
-            entries.append(Entry("softmax/W", "head.weight", (config.head.vocab_size, P)))
-        entries.append(Entry("softmax/b", "head.bias", (config.head.vocab_size,)))
-    return entries
+            specs.append(TensorSpec("softmax/W", "head.weight", (config.head.vocab_size, P)))
+        specs.append(TensorSpec("softmax/b", "head.bias", (config.head.vocab_size,)))
+    return specs
 
 
-def match(entries: list[Entry], shapes: Mapping[str, tuple[int, ...]], source: str) -> list[tuple[Entry, str]]:
-    """Pairs each tensor of the model with the name it has in a file; a missing or misshapen one is an error."""
-    found = []
-    for entry in entries:
-        name = next((n for n in (entry.published, *entry.spellings) if n in shapes), None)
+def match_names(
+    specs: list[TensorSpec], shapes: Mapping[str, tuple[int, ...]], source: str
+) -> list[tuple[TensorSpec, str]]:
+    """Each tensor of the model with the name it has in a file; a missing tensor or a wrong shape is an error.
+
+    `shapes` are the names and shapes in the file; `source` names the file in errors.
+    """
+    matches = []
+    for spec in specs:
+        name = next((n for n in (spec.published_name, *spec.aliases) if n in shapes), None)
         if name is None:
             raise WeightsError(
-                f"{source} has no {entry.published!r} (wanted shape {entry.shape}).",
-                "The file is cut short, or not a biLM, or belongs to other options. `elmo models` lists known sha256.",
+                f"{source} has no {spec.published_name!r} (expected shape {spec.published_shape}).",
+                "The file is truncated, is not a biLM, or belongs to other options. `elmo models` lists known sha256.",
             )
-        if tuple(shapes[name]) != entry.shape:
+        if tuple(shapes[name]) != spec.published_shape:
             raise WeightsError(
-                f"{source}: {name!r} has shape {tuple(shapes[name])}; the options say {entry.shape}.",
+                f"{source}: {name!r} has shape {tuple(shapes[name])}; the options say {spec.published_shape}.",
                 "The weights and the options belong to different models.",
             )
-        found.append((entry, name))
-    return found
+        matches.append((spec, name))
+    return matches
 
 
-def extra_names(matched: Iterable[tuple[Entry, str]], names: Iterable[str]) -> list[str]:
-    """Names in a file that the model has no place for."""
-    return sorted(set(names) - {name for _, name in matched})
+def extra_names(matches: Iterable[tuple[TensorSpec, str]], names: Iterable[str]) -> list[str]:
+    """Names in a file that belong to no tensor of the model."""
+    return sorted(set(names) - {name for _, name in matches})
 
 
-def to_ours(entry: Entry, array: np.ndarray) -> Tensor:
-    """A published array as our tensor: same numbers, our layout."""
-    if entry.layout == "transpose":
+def from_published(spec: TensorSpec, array: np.ndarray) -> Tensor:
+    """A published array as our tensor: the same numbers in our layout."""
+    if spec.layout == "transpose":
         array = array.T
-    elif entry.layout == "conv":
-        array = array[0].transpose(2, 1, 0)  # (1, w, E, n) -> (n, E, w)
+    elif spec.layout == "conv":
+        array = array[0].transpose(2, 1, 0)  # (1, width, E, count) -> (count, E, width)
     return torch.from_numpy(np.ascontiguousarray(array))
 
 
-def to_published(entry: Entry, tensor: Tensor) -> np.ndarray:
-    """Our tensor as the published array: the exact inverse of `to_ours`."""
+def to_published(spec: TensorSpec, tensor: Tensor) -> np.ndarray:
+    """Our tensor as the published array: the exact inverse of `from_published`."""
     array = tensor.detach().cpu().numpy()
-    if entry.layout == "transpose":
+    if spec.layout == "transpose":
         array = array.T
-    elif entry.layout == "conv":
+    elif spec.layout == "conv":
         array = array.transpose(2, 1, 0)[None]
     return np.ascontiguousarray(array)
 
 
 def from_arrays(config: BiLMConfig, arrays: Mapping[str, np.ndarray], source: str) -> dict[str, Tensor]:
-    """All tensors of a model from arrays under published names that are already in memory."""
-    matched = match(table(config), {name: array.shape for name, array in arrays.items()}, source)
-    return {entry.ours: to_ours(entry, np.asarray(arrays[name])) for entry, name in matched}
+    """All tensors of a model, by our names, from arrays in memory under published names."""
+    matches = match_names(tensor_specs(config), {name: array.shape for name, array in arrays.items()}, source)
+    return {spec.name: from_published(spec, np.asarray(arrays[name])) for spec, name in matches}
 
 
-def _lstm_entry(config: BiLMConfig, d: int, layer: int, name: str, ours: str, shape: tuple[int, ...]) -> Entry:
-    # dumps of one-layer models lack the MultiRNNCell level, those of one-directional models the RNN_d level
-    directions = [f"RNN_{d}/RNN"] + (["RNN"] if config.num_directions == 1 else [])
+def _lstm_spec(
+    config: BiLMConfig, direction: int, layer: int, part: str, our_part: str, shape: tuple[int, ...]
+) -> TensorSpec:
+    # files of one-layer models lack the MultiRNNCell level, files of one-directional models lack the RNN_d level
+    prefixes = [f"RNN_{direction}/RNN"] + (["RNN"] if config.num_directions == 1 else [])
     cells = [f"MultiRNNCell/Cell{layer}/LSTMCell"] + (["LSTMCell"] if config.lstm.num_layers == 1 else [])
-    first, *others = [f"{direction}/{cell}/{name}" for direction in directions for cell in cells]
-    return Entry(first, f"stacks.{d}.layers.{layer}.{ours}", shape, spellings=tuple(others))
+    published_name, *aliases = [f"{prefix}/{cell}/{part}" for prefix in prefixes for cell in cells]
+    name = f"stacks.{direction}.layers.{layer}.{our_part}"
+    return TensorSpec(published_name, name, shape, aliases=tuple(aliases))

@@ -1,15 +1,12 @@
-"""options.json, the published description of a model's shape <-> BiLMConfig.
+"""Converts options.json, the published description of a model's shape, to BiLMConfig and back.
 
-Strict about what it cannot mean, lenient about what published files really contain: 261 or 262 characters, training
-settings beside the shape, missing highways, clips and skips.
+Impossible values are errors. Variations that occur in published files are accepted: 261 or 262 characters, training
+settings in addition to the shape, missing highways, clips and skip connections.
 """
 
 from __future__ import annotations
 
-import json
 import logging
-from collections import Counter
-from pathlib import Path
 from typing import Any
 
 from elmo.errors import ConfigError, WeightsError
@@ -17,8 +14,7 @@ from elmo.model.config import LARGEST_DIM, BiLMConfig, CharConfig, LSTMConfig, W
 
 log = logging.getLogger(__name__)
 
-LARGEST_OPTIONS = 1 << 20  # bytes
-_KNOWN = {
+_KNOWN_KEYS = {
     "": {"lstm", "char_cnn", "bidirectional", "dropout", "all_clip_norm_val", "n_epochs", "n_train_tokens"}
     | {"batch_size", "n_tokens_vocab", "unroll_steps", "n_negative_samples_batch", "share_embedding_softmax"}
     | {"sample_softmax", "learning_rate", "n_gpus", "n_train_tokens_per_epoch", "max_token_length", "forget_bias"},
@@ -27,49 +23,28 @@ _KNOWN = {
 }
 
 
-def read_json(path: Path) -> dict[str, Any]:
-    """A JSON object from a file that may be hostile: bounded size, no duplicate keys, no NaN, no deep nesting."""
-    try:
-        if not path.is_file() and path.exists():
-            raise WeightsError(f"{path} is no regular file.", "A JSON file was expected.")
-        data = path.read_bytes() if path.stat().st_size <= LARGEST_OPTIONS else None
-    except OSError as error:
-        raise WeightsError(f"{path}: cannot be read ({error.strerror or error}).") from error
-    if data is None:
-        raise WeightsError(f"{path} is larger than {LARGEST_OPTIONS:,} bytes.", "An options file is a few hundred.")
-    return parse_json(data, str(path))
-
-
-def parse_json(data: bytes, source: str) -> dict[str, Any]:
-    """The same for bytes already in memory."""
-    try:
-        value = json.loads(data.decode("utf-8-sig"), object_pairs_hook=_unique, parse_constant=_refuse_constant)
-    except RecursionError as error:
-        raise WeightsError(f"{source}: nested too deeply to be a model's settings.") from error
-    except ValueError as error:  # bad JSON, bad UTF-8, duplicate keys, NaN, numbers of thousands of digits
-        raise WeightsError(f"{source}: not valid JSON ({str(error)[:200]}).", "Is it an options file?") from error
-    if not isinstance(value, dict):
-        raise WeightsError(f"{source}: holds a {type(value).__name__}; expected an object of settings.")
-    return value
-
-
 def config_from_options(options: dict[str, Any], source: str, *, num_words: int | None = None) -> BiLMConfig:
-    """The shape that options.json describes. `num_words`: rows of a word-level model's table."""
+    """The shape that options.json describes; `num_words` is the number of rows in a word-level model's table.
+
+    `source` names the options file in errors.
+    """
     lstm = _section(options, "lstm", source)
     _warn_unknown(options, source)
     try:
         lstm_config = LSTMConfig(
-            num_layers=_whole(lstm, "lstm.n_layers", 1, high=100),
-            cell_dim=_whole(lstm, "lstm.dim"),
-            proj_dim=_whole(lstm, "lstm.projection_dim"),
+            num_layers=_integer(lstm, "lstm.n_layers", 1, high=100),
+            cell_dim=_integer(lstm, "lstm.dim"),
+            proj_dim=_integer(lstm, "lstm.projection_dim"),
             cell_clip=_clip(lstm, "lstm.cell_clip"),
             proj_clip=_clip(lstm, "lstm.proj_clip"),
             skip=_flag(lstm, "lstm.use_skip_connections", False),
             forget_bias=_number(options, "forget_bias", 1.0),
         )
-        chars = _chars(_section(options, "char_cnn", source)) if "char_cnn" in options else None
+        chars = _char_config(_section(options, "char_cnn", source)) if "char_cnn" in options else None
         if chars is None and num_words is None:
-            raise ConfigError("no char_cnn section, so the model reads words, and its word table has no known size")
+            raise ConfigError(
+                "no char_cnn section, so the model reads words, but the size of its word table is not known"
+            )
         return BiLMConfig(
             chars=chars,
             words=None if num_words is None else WordConfig(num_words=num_words, word_dim=lstm_config.proj_dim),
@@ -81,14 +56,14 @@ def config_from_options(options: dict[str, Any], source: str, *, num_words: int 
 
 
 def options_from_config(config: BiLMConfig) -> dict[str, Any]:
-    """The published options.json for a model, as AllenNLP and simple_elmo read it."""
+    """The contents of options.json for a model, as AllenNLP and simple_elmo read it."""
     lstm = config.lstm
     reads_bytes = config.chars is not None and config.words is None and config.chars.num_chars == 261
     reads_words = config.chars is None and config.token_dim == lstm.proj_dim
     if not (reads_bytes or reads_words) or config.projects_tokens != (config.token_dim != lstm.proj_dim):
         raise ConfigError(
-            "options.json can describe models that read bytes, or words; this one has another token layer.",
-            "Keep it in this package's own format.",
+            "options.json can describe models that read bytes or words; this one has another token layer.",
+            "Store it in this package's own format.",
         )
     options: dict[str, Any] = {
         "lstm": {
@@ -117,25 +92,25 @@ def options_from_config(config: BiLMConfig) -> dict[str, Any]:
     return options
 
 
-def _chars(section: dict[str, Any]) -> CharConfig:
-    num_chars = _whole(section, "char_cnn.n_characters", 262)
+def _char_config(section: dict[str, Any]) -> CharConfig:
+    num_chars = _integer(section, "char_cnn.n_characters", 262)
     if num_chars not in (261, 262):
         raise ConfigError(f"char_cnn.n_characters is {num_chars}; expected 261 or 262")
     embedding = section.get("embedding")
     if not isinstance(embedding, dict):
         raise ConfigError(f"char_cnn.embedding is {embedding!r}; expected an object with 'dim'")
     return CharConfig(
-        char_dim=_whole(embedding, "char_cnn.embedding.dim"),
-        max_chars=_whole(section, "char_cnn.max_characters_per_token", 50, low=3, high=10_000),
+        char_dim=_integer(embedding, "char_cnn.embedding.dim"),
+        max_chars=_integer(section, "char_cnn.max_characters_per_token", 50, low=3, high=10_000),
         filters=_filters(section.get("filters")),
         activation=section.get("activation", "relu"),
-        num_highways=_whole(section, "char_cnn.n_highway", 0, low=0, high=100),
+        num_highways=_integer(section, "char_cnn.n_highway", 0, low=0, high=100),
     )
 
 
 def _filters(value: Any) -> tuple[tuple[int, int], ...]:
     if not isinstance(value, list) or not all(isinstance(f, list) and len(f) == 2 for f in value):
-        raise ConfigError(f"char_cnn.filters is {str(value)[:80]}; expected pairs [width, how many]")
+        raise ConfigError(f"char_cnn.filters is {str(value)[:80]}; expected pairs [width, count]")
     return tuple((f[0], f[1]) for f in value)
 
 
@@ -146,13 +121,15 @@ def _section(options: dict[str, Any], key: str, source: str) -> dict[str, Any]:
     return section
 
 
-def _whole(section: dict[str, Any], key: str, default: int | None = None, low: int = 1, high: int = LARGEST_DIM) -> int:
+def _integer(
+    section: dict[str, Any], key: str, default: int | None = None, low: int = 1, high: int = LARGEST_DIM
+) -> int:
     value = section.get(key.rsplit(".", 1)[-1], default)
     if value is None and default is not None:
         return default
     if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-        seen = "missing" if value is None else str(value)[:80]
-        raise ConfigError(f"{key} is {seen}; expected a whole number from {low} to {high:,}.")
+        shown = "missing" if value is None else str(value)[:80]
+        raise ConfigError(f"{key} is {shown}; expected an integer from {low} to {high:,}.")
     return value
 
 
@@ -175,19 +152,8 @@ def _flag(section: dict[str, Any], key: str, default: bool) -> bool:
 
 
 def _warn_unknown(options: dict[str, Any], source: str) -> None:
-    for prefix, known in _KNOWN.items():
+    for prefix, known_keys in _KNOWN_KEYS.items():
         section = options.get(prefix.rstrip("."), {}) if prefix else options
         for key in section if isinstance(section, dict) else ():
-            if key not in known:
+            if key not in known_keys:
                 log.warning("%s: setting %r is unknown and ignored.", source, prefix + str(key)[:80])
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    key, count = Counter(key for key, _ in pairs).most_common(1)[0] if pairs else ("", 1)
-    if count > 1:
-        raise ValueError(f"key {key[:80]!r} stands {count} times")
-    return dict(pairs)
-
-
-def _refuse_constant(name: str) -> None:
-    raise ValueError(f"{name} is no JSON number")

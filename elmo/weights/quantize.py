@@ -1,9 +1,10 @@
-"""Matrices in 8 bits on disk: whole numbers from -127 to 127 and one float scale for every output of the matrix.
+"""8-bit storage of matrices: integers from -127 to 127 and one float scale per output of the matrix.
 
-Stands between `store` and its safetensors files. A weight w of output o lies on disk as round(w / scale[o]), where
-scale[o] is the output's largest |w| / 127, rounded up to 17 significant bits. 127 times such a scale is exact in
-float32, and so is every product in between: reading is exact, and what was read is stored again as the same bytes.
-An output, not an input, has a scale of its own: it is one dot product, whose error then comes from its own weights.
+`store` uses this for its safetensors files. A weight w of output o is stored as round(w / scale[o]), where scale[o] is
+the output's largest |w| / 127, rounded up to 17 significant bits. 127 times such a scale is exact in float32, and so is
+every smaller product: reading is exact, and a model that was read is stored again as the same bytes.
+Scales belong to outputs, not to inputs, because an output is one dot product and its error then depends on its own
+weights only.
 """
 
 from __future__ import annotations
@@ -16,10 +17,12 @@ from torch import Tensor
 
 from elmo.errors import ConfigError, WeightsError
 
-SCALE = ".scale"  # after a quantised tensor's name
-MOST = 127  # largest |value|; -128 is never written
-_SMALLEST = MOST * 2.0**-126  # an output whose weights all lie below is stored as zeros: its scale has no exact float
-_SPARE_BITS = 0x7F  # low bits of a scale that are zero, so that a product with a 7-bit number is exact
+SCALE = ".scale"  # suffix of a quantised tensor's name
+MAX_VALUE = 127  # largest |value|; -128 is never written
+_SMALLEST = (
+    MAX_VALUE * 2.0**-126
+)  # an output with only smaller weights is stored as zeros: its scale would not be exact
+_SPARE_BITS = 0x7F  # low bits of a scale that are zero, so that the product with a 7-bit number is exact
 
 
 def pack(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -36,7 +39,7 @@ def pack(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def unpack(stored: Mapping[str, Tensor], source: str) -> dict[str, Tensor]:
-    """All as float32 again, the exact values that `pack` stored; scales that mean nothing are errors."""
+    """All tensors as float32, with exactly the values that `pack` stored; invalid scales are errors."""
     tensors = {}
     for name, tensor in stored.items():
         if tensor.dtype == torch.int8:
@@ -49,40 +52,42 @@ def unpack(stored: Mapping[str, Tensor], source: str) -> dict[str, Tensor]:
 
 
 def output_dim(name: str) -> int:
-    """Which dimension of a matrix counts its outputs: columns in the LSTM's kernels and projections, rows elsewhere."""
+    """The dimension of a matrix that counts its outputs: columns in LSTM kernels and projections, rows elsewhere."""
     return 1 if name.endswith((".kernel", ".projection")) else 0
 
 
 def quantize(matrix: Tensor, dim: int, name: str = "the matrix") -> tuple[Tensor, Tensor]:
-    """The matrix in int8 and the scales of its outputs, float32; no weight moves by more than half its scale."""
+    """The matrix in int8 and the scales of its outputs in float32; no weight changes by more than half its scale."""
     largest = matrix.abs().amax(dim=1 - dim).float()  # (outputs,)
     if not bool(torch.isfinite(largest).all()):
         raise ConfigError(f"{name!r} has values that are NaN or infinite.", "Store the model as float32.")
-    scale = _round_up(torch.where(largest < _SMALLEST, 0.0, largest / MOST))  # (outputs,)
-    if not bool(torch.isfinite(scale * MOST).all()):
+    scale = _round_up(torch.where(largest < _SMALLEST, 0.0, largest / MAX_VALUE))  # (outputs,)
+    if not bool(torch.isfinite(scale * MAX_VALUE).all()):
         raise ConfigError(f"{name!r} has values too large for int8.", "Store the model as float32.")
     divisor = torch.where(scale > 0, scale, torch.inf).double().unsqueeze(1 - dim)
-    return (matrix.double() / divisor).round_().clamp_(-MOST, MOST).to(torch.int8), scale
+    return (matrix.double() / divisor).round_().clamp_(-MAX_VALUE, MAX_VALUE).to(torch.int8), scale
 
 
 def dequantize(values: Tensor, scale: Tensor | None, dim: int, what: str) -> Tensor:
-    """The float32 matrix; each product is exact for scales that `quantize` made."""
+    """The float32 matrix; each product is exact for scales made by `quantize`."""
     outputs = (values.shape[dim],) if values.dim() == 2 else None
     if outputs is None or scale is None or tuple(scale.shape) != outputs or scale.dtype != torch.float32:
-        seen = "none" if scale is None else f"{scale.dtype} {tuple(scale.shape)}"
+        scales = "none" if scale is None else f"{scale.dtype} {tuple(scale.shape)}"
         raise WeightsError(
-            f"{what} holds int8 {tuple(values.shape)} with scales {seen}; expected a matrix and float32 {outputs}.",
-            "The file is damaged or is not one of this package's.",
+            f"{what} holds int8 {tuple(values.shape)} with scales {scales}; expected a matrix and float32 {outputs}.",
+            "The file is damaged or was not written by this package.",
         )
-    if not bool((torch.isfinite(scale * MOST) & (scale >= 0)).all()):
-        raise WeightsError(f"{what} has scales that are negative, NaN or too large.", "Damaged: get it again.")
-    whole, factor = values.numpy(), scale.unsqueeze(1 - dim).numpy()  # numpy: torch takes eight times as long for both
-    if whole.size and int(whole.min()) < -MOST:
-        raise WeightsError(f"{what} holds -128; values go from -{MOST} to {MOST}.", "Damaged: get it again.")
-    return torch.from_numpy(np.multiply(whole, factor, dtype=np.float32))
+    if not bool((torch.isfinite(scale * MAX_VALUE) & (scale >= 0)).all()):
+        raise WeightsError(f"{what} has scales that are negative, NaN or too large.", "Damaged: download it again.")
+    integers, factor = values.numpy(), scale.unsqueeze(1 - dim).numpy()  # numpy: torch is eight times slower here
+    if integers.size and int(integers.min()) < -MAX_VALUE:
+        raise WeightsError(
+            f"{what} holds -128; values must be from -{MAX_VALUE} to {MAX_VALUE}.", "Damaged: download it again."
+        )
+    return torch.from_numpy(np.multiply(integers, factor, dtype=np.float32))
 
 
 def _round_up(scale: Tensor) -> Tensor:
-    # floats above zero sort like their bit patterns, so adding to the pattern goes to the next one that ends in zeros
+    # positive floats sort like their bit patterns, so this addition rounds up to the next pattern that ends in zeros
     bits = scale.contiguous().view(torch.int32)
     return ((bits + _SPARE_BITS) & ~_SPARE_BITS).view(torch.float32)

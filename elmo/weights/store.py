@@ -1,16 +1,16 @@
-"""The package's own model folder: safetensors, config.json, the words, README.md and the sha256 of each.
+"""Reads and writes the package's own model folder: safetensors, config.json, words, README.md and their sha256.
 
     model/
-      model.safetensors   tensors under our names: float32, float16, or int8 with a scale for each output (`quantize`)
-      head.safetensors    the same for the softmax, so that vectors can be had without reading it
-      config.json         format version, the model's shape, how its numbers are stored, where it came from
-      vocab.txt           the words of the softmax or the word table, by line; a large list is vocab.txt.xz
-      lexicon.json        symbols by number (models of the ELMoForManyLangs family)
+      model.safetensors   tensors under our names: float32, float16, or int8 with one scale per output (`quantize`)
+      head.safetensors    the same for the softmax, which embedding does not need to read
+      config.json         format version, the model's shape, the storage type of its numbers, its origin
+      vocab.txt           the words of the softmax or the word table, one per line; a large list is vocab.txt.xz
+      lexicon.json        symbol -> number (models of the ELMoForManyLangs family)
       README.md           the model card
       manifest.json       sha256 and size of each file above, written last
 
-Folders of version 1 hold the softmax in model.safetensors, too. A flipped byte in safetensors loads silently; the
-manifest is what makes it an error.
+Folders of version 1 have the softmax in model.safetensors. The safetensors format has no checksums: the manifest is
+what detects a damaged file.
 """
 
 from __future__ import annotations
@@ -22,15 +22,14 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from torch import Tensor
 
 from elmo.errors import ConfigError, WeightsError
-from elmo.files import atomic_folder, sha256_file
+from elmo.files import atomic_folder, parse_json, read_json, sha256_file
 from elmo.model.config import BiLMConfig
 from elmo.weights import quantize
+from elmo.weights.checkpoint_folder import save_weights
 from elmo.weights.model_parts import Lexicon, ModelParts
-from elmo.weights.options import parse_json, read_json
 from elmo.weights.word_list import read_words, write_words
 
 FORMAT, VERSION = "elmo-lm", 2
@@ -45,11 +44,11 @@ TENSORS, HEAD, CONFIG, VOCAB, LEXICON, CARD, MANIFEST = (
 )
 DTYPES = {"float32": torch.float32, "float16": torch.float16}
 STORAGES = (*DTYPES, "int8")
-LARGE_WORDS = 1 << 18  # bytes of words from which on they are compressed
+COMPRESS_WORDS_FROM = 1 << 18  # bytes; longer word lists are compressed
 
 
 def save_store(folder: Path, parts: ModelParts, *, storage: str = "float32", overwrite: bool = False) -> None:
-    """Writes the folder whole or not at all. float16 halves it, int8 quarters it, and both round the weights."""
+    """Writes the folder atomically. float16 halves its size, int8 quarters it, and both round the weights."""
     check_storage(storage)
     tensors = parts.tensors | (parts.read_head() if parts.read_head is not None else {})
     head = {name: tensor for name, tensor in tensors.items() if name.startswith("head.")}
@@ -64,28 +63,32 @@ def save_store(folder: Path, parts: ModelParts, *, storage: str = "float32", ove
             config["mixes"] = [{"weights": list(weights), "gamma": gamma} for weights, gamma in parts.mixes]
         _write_json(partial / CONFIG, config)
         if parts.vocab is not None:
-            is_large = sum(len(word) + 1 for word in parts.vocab) >= LARGE_WORDS
+            is_large = sum(len(word) + 1 for word in parts.vocab) >= COMPRESS_WORDS_FROM
             write_words(partial / (f"{VOCAB}.xz" if is_large else VOCAB), parts.vocab)
         if parts.lexicon is not None:
             _write_json(partial / LEXICON, {"chars": parts.lexicon.chars, "words": parts.lexicon.words})
-        (partial / CARD).write_text(parts.card or _plain_card(parts), encoding="utf-8", newline="\n")
+        (partial / CARD).write_text(parts.card or _default_card(parts), encoding="utf-8", newline="\n")
         files = {f.name: {"sha256": sha256_file(f), "bytes": f.stat().st_size} for f in sorted(partial.iterdir())}
         _write_json(partial / MANIFEST, {"format": FORMAT, "files": files})
 
 
 def check_storage(storage: str) -> None:
-    """Refuses a way to store numbers that there is not."""
+    """Raises ConfigError for an unknown storage type."""
     if storage not in STORAGES:
-        raise ConfigError(f"storage is {storage!r}; a model is stored as {', '.join(STORAGES)}.")
+        raise ConfigError(f"storage is {storage!r}; expected one of {', '.join(STORAGES)}.")
 
 
-def read_store(folder: Path, *, late_head: bool = False) -> ModelParts:
-    """Reads and verifies a folder written by `save_store`; with `late_head`, its softmax only when it is called for."""
+def read_store(path: Path, *, lazy_head: bool = False) -> ModelParts:
+    """Reads and verifies a folder written by `save_store`, or the folder of one of its files.
+
+    With `lazy_head`, the softmax is read when it is first needed.
+    """
+    folder = path.parent if path.is_file() else path
     files = listed_files(folder)
     for name in files:
         if name != HEAD:  # checked when it is read
             check_file(folder, name)
-    settings = read_json(folder / CONFIG)
+    settings = read_json(folder / CONFIG, error=WeightsError)
     if settings.get("format") != FORMAT or settings.get("version") not in (1, VERSION):
         raise WeightsError(
             f"{folder / CONFIG}: format {settings.get('format')!r} version {settings.get('version')!r}; "
@@ -101,13 +104,13 @@ def read_store(folder: Path, *, late_head: bool = False) -> ModelParts:
         about = dict(settings.get("about", {}))
     except (ConfigError, KeyError, TypeError, ValueError) as error:
         raise WeightsError(f"{folder / CONFIG}: {error}") from error
-    plain = config.head is not None and config.head.kind == "softmax" and not config.head.tied
-    late = late_head and plain and HEAD in files
+    has_own_softmax = config.head is not None and config.head.kind == "softmax" and not config.head.tied
+    lazy = lazy_head and has_own_softmax and HEAD in files
     read_head = functools.partial(_read_head, folder, storage)
     tensors = _read_tensors(folder / TENSORS, storage)
     return ModelParts(
         config=config,
-        tensors=tensors if late or HEAD not in files else tensors | read_head(),
+        tensors=tensors if lazy or HEAD not in files else tensors | read_head(),
         vocab=_read_vocab(folder),
         lexicon=_read_lexicon(folder / LEXICON),
         mixes=mixes,
@@ -116,28 +119,30 @@ def read_store(folder: Path, *, late_head: bool = False) -> ModelParts:
         format="elmo",
         source=str(folder),
         storage=storage,
-        read_head=read_head if late else None,
+        read_head=read_head if lazy else None,
     )
 
 
 def listed_files(folder: Path) -> dict[str, Any]:
-    """The manifest's table: file name -> size and sha256."""
-    files = read_json(folder / MANIFEST).get("files")
+    """The table in the manifest: file name -> {"sha256": ..., "bytes": ...}."""
+    files = read_json(folder / MANIFEST, error=WeightsError).get("files")
     if not isinstance(files, dict) or not {TENSORS, CONFIG} <= set(files):
         raise WeightsError(f"{folder / MANIFEST}: does not list {TENSORS} and {CONFIG}.")
     for name, expected in files.items():
         if Path(name).name != name or not isinstance(expected, dict):
-            raise WeightsError(f"{folder / MANIFEST}: {name!r} is no file of this folder.")
+            raise WeightsError(f"{folder / MANIFEST}: {name!r} is not a file of this folder.")
     return files
 
 
 def check_file(folder: Path, name: str) -> None:
-    """A listed file is there with its size and sha256, or it is an error."""
+    """Raises WeightsError unless a listed file exists with its size and sha256."""
     path, expected = folder / name, listed_files(folder)[name]
     if not path.is_file():
         raise WeightsError(f"{path} is missing.", "The folder is incomplete: copy or download it again.")
     if path.stat().st_size != expected.get("bytes") or sha256_file(path) != expected.get("sha256"):
-        raise WeightsError(f"{path} is not the file its manifest describes.", "Damaged or edited: get it again.")
+        raise WeightsError(
+            f"{path} is not the file its manifest describes.", "It is damaged or edited: copy or download it again."
+        )
 
 
 def _write_tensors(path: Path, tensors: dict[str, Tensor], storage: str) -> None:
@@ -145,11 +150,7 @@ def _write_tensors(path: Path, tensors: dict[str, Tensor], storage: str) -> None
     for name, tensor in stored.items():
         if tensor.dtype == torch.float16 and bool((tensor.isinf() & tensors[name].isfinite()).any()):
             raise ConfigError(f"{name!r} has values too large for float16.", "Store the model as float32.")
-    try:
-        save_file({name: tensor.contiguous() for name, tensor in stored.items()}, path)
-    except SafetensorError as error:  # a full disk, in a voice of its own
-        raise OSError(str(error)) from error
-    path.chmod(path.parent.stat().st_mode & 0o666)  # it comes private; a model is for whoever may enter its folder
+    save_weights(path, stored)
 
 
 def _read_tensors(path: Path, storage: str) -> dict[str, Tensor]:
@@ -168,9 +169,9 @@ def _read_tensors(path: Path, storage: str) -> dict[str, Tensor]:
 def _read_head(folder: Path, storage: str) -> dict[str, Tensor]:
     check_file(folder, HEAD)
     tensors = _read_tensors(folder / HEAD, storage)
-    strays = [name for name in tensors if not name.startswith("head.")]
-    if strays:
-        raise WeightsError(f"{folder / HEAD}: {strays[0]!r} is no tensor of a softmax.", "The file is damaged.")
+    unexpected = [name for name in tensors if not name.startswith("head.")]
+    if unexpected:
+        raise WeightsError(f"{folder / HEAD}: {unexpected[0]!r} is not a tensor of a softmax.", "The file is damaged.")
     return tensors
 
 
@@ -182,11 +183,11 @@ def _read_vocab(folder: Path) -> tuple[str, ...] | None:
 def _read_lexicon(path: Path) -> Lexicon | None:
     if not path.exists():
         return None
-    value = parse_json(path.read_bytes(), str(path))
+    value = parse_json(path.read_bytes(), str(path), error=WeightsError)
     tables = [value.get("chars"), value.get("words")]
     for table in tables:
         if table is not None and not (isinstance(table, dict) and all(type(n) is int for n in table.values())):
-            raise WeightsError(f"{path}: expected tables of symbol and number under 'chars' and 'words'.")
+            raise WeightsError(f"{path}: expected tables from symbol to number under 'chars' and 'words'.")
     return Lexicon(chars=tables[0], words=tables[1])
 
 
@@ -194,7 +195,7 @@ def _write_json(path: Path, value: dict[str, Any]) -> None:
     path.write_text(json.dumps(value, indent=1, ensure_ascii=False) + "\n", encoding="utf-8", newline="\n")
 
 
-def _plain_card(parts: ModelParts) -> str:
+def _default_card(parts: ModelParts) -> str:
     lstm = parts.config.lstm
     sizes = f"{lstm.num_layers} layers, {lstm.cell_dim} cells, projection {lstm.proj_dim}"
     return (

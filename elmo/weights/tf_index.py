@@ -1,7 +1,7 @@
-"""The index of a TensorFlow checkpoint: for every tensor its type, its shape, and where its bytes lie.
+"""Parses the index of a TensorFlow checkpoint: type, shape and byte position of every tensor.
 
-Between `tf_table` (which gives the index's raw entries) and `tf_checkpoint` (which reads the bytes): each entry is a
-small message, and each size in it is checked against the others here.
+`tf_table` supplies the raw entries of the index, and `tf_checkpoint` reads the bytes. Each entry is a small
+protocol-buffer message; this module checks that its sizes are consistent.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from elmo.weights.tf_table import proto_fields, table_entries
 
 _MAX_INDEX_BYTES = 64 << 20
 _MAX_SHARDS = 10_000
-DAMAGED = "The checkpoint is cut short or damaged: copy all its files again."
+DAMAGED = "The checkpoint is truncated or damaged: copy all its files again."
 
-# TensorFlow's number for a type -> (its name, how numpy stores it). bfloat16 is widened to float32 after reading.
+# TensorFlow's type number -> (type name, numpy type code). bfloat16 is converted to float32 after reading.
 DTYPES: dict[int, tuple[str, str]] = {
     1: ("float32", "f4"),
     2: ("float64", "f8"),
@@ -38,8 +38,8 @@ DTYPES: dict[int, tuple[str, str]] = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Entry:
-    """Where one tensor lies."""
+class IndexEntry:
+    """Type, shape and position of one tensor."""
 
     type_number: int
     shape: tuple[int, ...]
@@ -47,30 +47,30 @@ class Entry:
     offset: int
     size: int  # bytes
     checksum: int
-    sliced: bool  # saved in pieces by a variable partitioner
+    sliced: bool  # saved in slices by a variable partitioner
 
     @property
     def type_name(self) -> str:
         return DTYPES[self.type_number][0] if self.type_number in DTYPES else f"type {self.type_number}"
 
 
-def read_index(path: Path) -> tuple[int, Literal["<", ">"], dict[str, Entry]]:
+def read_index(path: Path) -> tuple[int, Literal["<", ">"], dict[str, IndexEntry]]:
     """The number of data files, the byte order ("<" or ">"), and every named tensor."""
     try:
         if path.stat().st_size > _MAX_INDEX_BYTES:
-            raise WeightsError(f"{path} has {path.stat().st_size:,} bytes, at most {_MAX_INDEX_BYTES:,} are read.")
+            raise WeightsError(f"{path} has {path.stat().st_size:,} bytes; expected at most {_MAX_INDEX_BYTES:,}.")
         data = path.read_bytes()
     except OSError as error:
         raise WeightsError(f"{path}: cannot be read ({error.strerror or error}).") from error
     name = str(path)
     header: tuple[int, Literal["<", ">"]] | None = None
-    entries: dict[str, Entry] = {}
+    entries: dict[str, IndexEntry] = {}
     for key, value in table_entries(data, name):
         if key == b"":
             header = _parse_header(value, name)
         elif header is None:
             raise WeightsError(f"{name} has no header: it is not the index of a V2 checkpoint.", DAMAGED)
-        elif not key.startswith(b"\x00"):  # such keys are the pieces of a sliced tensor, found through its own entry
+        elif not key.startswith(b"\x00"):  # keys with \0 are slices of a tensor that has its own entry
             try:
                 entry_name = key.decode("utf-8")
             except UnicodeDecodeError as error:
@@ -82,18 +82,18 @@ def read_index(path: Path) -> tuple[int, Literal["<", ">"], dict[str, Entry]]:
 
 
 def _parse_header(value: bytes, name: str) -> tuple[int, Literal["<", ">"]]:
-    num_shards, big = 0, 0
+    num_shards, big_endian = 0, 0
     for field, content in proto_fields(value, name):
         if field == 1 and isinstance(content, int):
             num_shards = content
         elif field == 2 and isinstance(content, int):
-            big = content
-    if not 1 <= num_shards <= _MAX_SHARDS or big not in (0, 1):
-        raise WeightsError(f"{name}: its header names {num_shards} data files and byte order {big}.", DAMAGED)
-    return num_shards, ">" if big else "<"
+            big_endian = content
+    if not 1 <= num_shards <= _MAX_SHARDS or big_endian not in (0, 1):
+        raise WeightsError(f"{name}: its header names {num_shards} data files and byte order {big_endian}.", DAMAGED)
+    return num_shards, ">" if big_endian else "<"
 
 
-def _parse_entry(value: bytes, name: str, num_shards: int) -> Entry:
+def _parse_entry(value: bytes, name: str, num_shards: int) -> IndexEntry:
     numbers = {1: 0, 3: 0, 4: 0, 5: 0, 6: 0}  # type, shard, offset, size, checksum
     shape: tuple[int, ...] = ()
     sliced = False
@@ -104,7 +104,7 @@ def _parse_entry(value: bytes, name: str, num_shards: int) -> Entry:
             sliced = True
         elif field in numbers and isinstance(content, int):
             numbers[field] = content
-    entry = Entry(
+    entry = IndexEntry(
         type_number=numbers[1],
         shape=shape,
         shard=numbers[3],
@@ -114,13 +114,13 @@ def _parse_entry(value: bytes, name: str, num_shards: int) -> Entry:
         sliced=sliced,
     )
     if entry.shard >= num_shards:
-        raise WeightsError(f"{name} lies in data file {entry.shard} of {num_shards}.", DAMAGED)
+        raise WeightsError(f"{name} is in data file {entry.shard} of {num_shards}.", DAMAGED)
     if entry.type_number in DTYPES and not sliced:
         expected = np.dtype(DTYPES[entry.type_number][1]).itemsize
         for dim in shape:
             expected *= dim
         if expected != entry.size:
-            raise WeightsError(f"{name} of shape {shape} needs {expected} bytes, its entry says {entry.size}.", DAMAGED)
+            raise WeightsError(f"{name} of shape {shape} needs {expected} bytes; its entry says {entry.size}.", DAMAGED)
     return entry
 
 

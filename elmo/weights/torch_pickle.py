@@ -1,8 +1,8 @@
-"""State dicts that others saved with torch.save, read as data: no code in the file is run, nothing absurd is allocated.
+"""Reads state dicts written by torch.save as data: no code in the file is run, and allocations are bounded.
 
-AllenNLP and ELMoForManyLangs keep their weights this way. Only torch's restricted unpickler is used, on torch versions
-where it is sound, never through a memory map; a zip file's checksums are verified first, and what comes out is accepted
-only where it is a plain dense tensor no larger than the file it came from.
+AllenNLP and ELMoForManyLangs store their weights this way. Files are read with torch's restricted unpickler only, on
+torch versions where it is safe, and never memory-mapped. The checksums of a zip file are verified first. The result is
+accepted only if it consists of dense tensors that are together no larger than the file.
 """
 
 from __future__ import annotations
@@ -16,43 +16,43 @@ import numpy as np
 
 from elmo.errors import WeightsError
 
-_OLDEST_TORCH = (2, 6)  # before it, weights_only could be made to run code
-_DAMAGED = "The file is cut short, damaged, or not a model: compare its size or checksum with the source."
+_OLDEST_TORCH = (2, 6)  # in older versions, a file could run code despite weights_only
+_DAMAGED = "The file is truncated, damaged, or not a model: compare its size or checksum with the source."
 
 
 def read_state_dict(
-    source: Path | IO[bytes], name: str, wanted: Callable[[str], bool] | None = None
+    source: Path | IO[bytes], name: str, select: Callable[[str], bool] | None = None
 ) -> dict[str, np.ndarray]:
-    """The tensors of a torch-saved state dict as arrays (bfloat16 as float32); `wanted` picks by name.
+    """The tensors of a torch-saved state dict as arrays (bfloat16 as float32); `select` restricts their names.
 
-    A state dict one level down, as in {"model": state dict}, is found too. `name` stands for the file in messages.
+    A state dict one level down, as in {"model": state dict}, is accepted too. `name` names the file in errors.
     """
     if isinstance(source, Path):
         try:
             with open(source, "rb") as file:
-                return read_state_dict(file, name, wanted)
+                return read_state_dict(file, name, select)
         except OSError as error:
             raise WeightsError(f"{name}: cannot be read ({error.strerror or error}).") from error
     num_bytes = source.seek(0, 2)
     source.seek(0)
     _check_zip(source, name, num_bytes)
     state = _find_tensors(_load(source, name), name)
-    chosen = {key: value for key, value in state.items() if wanted is None or wanted(key)}
+    selected = {key: value for key, value in state.items() if select is None or select(key)}
     total = 0
-    for key, value in chosen.items():
+    for key, value in selected.items():
         _check_tensor(value, f"{name}: '{key}'")
         total += value.numel() * value.element_size()
     if total > num_bytes:
         raise WeightsError(f"{name} has {num_bytes:,} bytes and claims {total:,} bytes of tensors.", _DAMAGED)
-    return {key: _array(value) for key, value in chosen.items()}
+    return {key: _array(value) for key, value in selected.items()}
 
 
 def _check_zip(file: IO[bytes], name: str, num_bytes: int) -> None:
-    """The newer format is a zip of stored members; torch does not check their sizes and checksums, so this does."""
+    """Checks sizes and checksums of the newer format, a zip of uncompressed members, because torch does not."""
     magic = file.read(4)
     file.seek(0)
     if magic != b"PK\x03\x04":
-        return  # the older format: pickles in a row
+        return  # the older format: a sequence of pickles
     try:
         with zipfile.ZipFile(file) as archive:
             members = archive.infolist()
@@ -63,7 +63,7 @@ def _check_zip(file: IO[bytes], name: str, num_bytes: int) -> None:
             broken = archive.testzip()
     except WeightsError:
         raise
-    except Exception as error:  # zipfile answers damage with many kinds
+    except Exception as error:  # zipfile raises many kinds of exceptions for damaged files
         raise WeightsError(f"{name} cannot be read as a torch file ({_reason(error)}).", _DAMAGED) from error
     if broken is not None:
         raise WeightsError(f"{name}: its member '{broken}' does not match its checksum.", _DAMAGED)
@@ -76,12 +76,12 @@ def _load(file: IO[bytes], name: str) -> Any:
     version = tuple(int(part) for part in torch.__version__.split("+")[0].split(".")[:2])
     if version < _OLDEST_TORCH:
         raise WeightsError(
-            f"{name} is a pickle, and torch {torch.__version__} cannot read those safely.",
+            f"{name} is a pickle, and torch {torch.__version__} cannot read pickles safely.",
             "Install torch 2.6 or newer, or convert the model on a machine that has it.",
         )
     try:
         return torch.load(file, map_location="cpu", weights_only=True, mmap=False)
-    except Exception as error:  # torch answers damage and hostile pickles with many kinds
+    except Exception as error:  # torch raises many kinds of exceptions for damaged and hostile files
         raise WeightsError(f"{name} is not a plain file of tensors ({_reason(error)}).", _DAMAGED) from error
 
 
@@ -99,7 +99,7 @@ def _find_tensors(loaded: Any, name: str) -> dict[str, Any]:
             tensors = {key: value for key, value in candidate.items() if isinstance(value, torch.Tensor)}
             if tensors and all(isinstance(key, str) for key in tensors):
                 return tensors
-    raise WeightsError(f"{name} holds no named tensors (found {type(loaded).__name__}).", _DAMAGED)
+    raise WeightsError(f"{name} holds no named tensors (it is a {type(loaded).__name__}).", _DAMAGED)
 
 
 def _check_tensor(value: Any, name: str) -> None:
@@ -107,7 +107,7 @@ def _check_tensor(value: Any, name: str) -> None:
 
     floats = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
     if value.layout != torch.strided or value.device.type != "cpu" or value.dtype not in floats:
-        raise WeightsError(f"{name} is {value.dtype} {value.layout}, a dense tensor of floats was expected.", _DAMAGED)
+        raise WeightsError(f"{name} is {value.dtype} {value.layout}, expected a dense tensor of floats.", _DAMAGED)
 
 
 def _array(value: Any) -> np.ndarray:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from golden import golden_embedder
 from in_process_cli import elmo_inside
-from models_with_head import scored
+from models_with_head import tiny_with_head
 
 from elmo.analysis.contexts import CONTEXTS, all_uses, sentence_layers, separation, word_vectors
 from elmo.charts.word_map import as_text, project_to_plane, word_map
@@ -86,7 +86,7 @@ def test_demo_reports_an_untrained_model(capsys, tmp_path, monkeypatch):
 
 def test_demo_with_a_language_model_as_json(capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    save_store(tmp_path / "m", scored(), storage="int8")
+    save_store(tmp_path / "m", tiny_with_head(), storage="int8")
     done = elmo_inside(capsys, "demo", "--model", str(tmp_path / "m"), "--json", "--device", "cpu")
     assert done.returncode == 0, done.stderr
     facts = json.loads(done.stdout)
@@ -104,4 +104,4 @@ def test_demo_with_a_language_model_as_json(capsys, tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == [tmp_path / "m"]  # no picture without --out
     shown = elmo_inside(capsys, "demo", "--model", str(tmp_path / "m"), "--out", "p.svg", "--device", "cpu")
     assert "scrambled" in shown.stdout
-    assert "untrained" in shown.stdout  # scored() is tiny-random with a softmax
+    assert "untrained" in shown.stdout  # tiny_with_head() is tiny-random with a softmax

@@ -111,7 +111,7 @@ def test_shards_in_parallel_then_merge_give_the_same_bytes(work):
     command = ["embed", work / "in.txt", out, *MODEL, *SETTINGS, "--shard"]
     assert elmo(*command, "9/8")[0] == 2
     code, _, err = elmo("merge", out)
-    assert (code, "no parts" in err) == (1, True)
+    assert (code, "no part files" in err) == (1, True)
     for process in [start(*command, "1/2"), start(*command, "2/2")]:
         code, _, err = finish(process)
         assert code == 0, err
@@ -195,7 +195,7 @@ def test_file_size_limit_is_a_clear_error_and_leaves_no_file(work, tmp_path):
     assert not list(tmp_path.iterdir())
     code, _, err = elmo(*command, "--force", preexec_fn=limit)
     assert code == 1, err
-    assert "the disk is full or a size limit was met" in err
+    assert "the disk is full or a size limit is reached" in err
     assert "continue with --resume" in err
     assert "Traceback" not in err
     assert [path.name for path in tmp_path.iterdir()] == ["o.hdf5.parts"]

@@ -1,4 +1,4 @@
-"""`elmo info`: what it says of a model, to people and to machines."""
+"""`elmo info`: the facts it shows of a model, as a table and as JSON."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_facts_of_a_published_model():
     assert {tensor["published"] for tensor in facts["tensors"]} == set(sizes)
 
 
-def test_table_for_people(capsys, tmp_path):
+def test_table(capsys, tmp_path):
     save_store(tmp_path / "m", tiny_random())
     done = elmo_inside(capsys, "info", str(tmp_path / "m"), "--tensors")
     assert done.returncode == 0, done.stderr
@@ -51,7 +51,7 @@ def test_table_for_people(capsys, tmp_path):
     assert "RNN_1/RNN/MultiRNNCell/Cell1/LSTMCell/W_P_0" in done.stdout
 
 
-def test_softmax_and_values_that_are_not_finite_are_counted(capsys, tmp_path):
+def test_softmax_and_nonfinite_values_are_counted(capsys, tmp_path):
     write_model(tmp_path, 1, char_input=True, softmax=True, projection_dim=4)
     with h5py.File(tmp_path / "weights.hdf5", "r+") as file:
         file["char_embed"][0, :2] = np.nan
@@ -60,7 +60,7 @@ def test_softmax_and_values_that_are_not_finite_are_counted(capsys, tmp_path):
     assert facts["not_finite"] == 2
 
 
-def test_what_cannot_be_read_is_one_line_and_exit_1(capsys, tmp_path, monkeypatch):
+def test_unreadable_model_is_one_line_and_exit_code_1(capsys, tmp_path, monkeypatch):
     monkeypatch.setenv("ELMO_HOME", str(tmp_path / "home"))
     data = (FIXTURE / "lm_weights.hdf5").read_bytes()
     (tmp_path / "weights.hdf5").write_bytes(data[: len(data) // 2])

@@ -1,4 +1,4 @@
-"""`elmo models` in a real process."""
+"""`elmo models` in a separate process."""
 
 from __future__ import annotations
 
@@ -6,40 +6,46 @@ import json
 
 from test_main import elmo
 
-from elmo.weights.catalogue import KNOWN
+from elmo.weights.catalogue import PUBLISHED_MODELS
 from elmo.weights.lookup import tiny_random
-from elmo.weights.model_folders import SHIPPED
+from elmo.weights.model_folders import SHIPPED_FOLDER
 from elmo.weights.store import save_store
 
 
 def shipped_names() -> list[str]:
-    return sorted(path.parent.name for path in SHIPPED.glob("*/manifest.json"))
+    return sorted(path.parent.name for path in SHIPPED_FOLDER.glob("*/manifest.json"))
 
 
 def test_table_has_every_model(tmp_path):
     done = elmo("models", env={"ELMO_HOME": str(tmp_path)})
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
-    assert [line.split()[0] for line in lines] == ["name", "default", "tiny-random", *shipped_names(), *KNOWN]
+    assert [line.split()[0] for line in lines] == [
+        "name",
+        "default",
+        "tiny-random",
+        *shipped_names(),
+        *PUBLISHED_MODELS,
+    ]
     small = next(line for line in lines if line.startswith("small "))
     assert small.split()[1:5] == ["en", "13,593,296", "256", "no"]
     assert "1 Billion Word" in small
 
 
-def test_what_is_here_is_marked(tmp_path):
+def test_models_on_this_machine_have_a_path(tmp_path):
     save_store(tmp_path / "models" / "small", tiny_random())
     save_store(tmp_path / "models" / "my-own", tiny_random())
     rows = json.loads(elmo("models", "--json", env={"ELMO_HOME": str(tmp_path)}).stdout)
-    here = {row["name"]: row["path"] for row in rows if row["path"]}
-    assert here["small"] == str(tmp_path / "models" / "small")
-    assert here["my-own"] == str(tmp_path / "models" / "my-own")
-    mine = next(row for row in rows if row["name"] == "my-own")
-    assert (mine["parameters"], mine["dim"]) == (645_904, 128)  # from its config, without torch
-    assert "medium" not in here
+    paths = {row["name"]: row["path"] for row in rows if row["path"]}
+    assert paths["small"] == str(tmp_path / "models" / "small")
+    assert paths["my-own"] == str(tmp_path / "models" / "my-own")
+    own_row = next(row for row in rows if row["name"] == "my-own")
+    assert (own_row["parameters"], own_row["dim"]) == (645_904, 128)  # from its config, without torch
+    assert "medium" not in paths
     assert next(row for row in rows if row["name"] == "original")["files"][1]["num_bytes"] == 374_434_792
 
 
-def test_language_chooses(tmp_path):
+def test_language_selects_models(tmp_path):
     rows = json.loads(elmo("models", "--json", "--language", "eu", env={"ELMO_HOME": str(tmp_path)}).stdout)
     assert [row["name"] for row in rows] == ["eu-plur", "eu-manylangs"]
     done = elmo("models", "--language", "xx")

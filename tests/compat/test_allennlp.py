@@ -1,4 +1,4 @@
-"""Code written for AllenNLP's Elmo, run with the import changed: golden vectors, state, mixes, gradients, habits."""
+"""Code for AllenNLP's Elmo with the import changed: golden vectors, state, mixes, gradients, common usage."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from torch import nn
 
 from elmo.compat.allennlp import Elmo, ElmoTokenEmbedder, ScalarMix, _ElmoBiLm, batch_to_ids
 from elmo.errors import ConfigError, WeightsError
-from elmo.weights.names import table, to_published
+from elmo.weights.names import tensor_specs, to_published
 
 OPTIONS_FILE = str(FIXTURES / "allennlp" / "options.json")
 WEIGHT_FILE = str(FIXTURES / "allennlp" / "lm_weights.hdf5")
@@ -33,7 +33,7 @@ def make(num: int = 1, **options) -> Elmo:
     return Elmo(*FILES, num, **{"dropout": 0.0, **options})
 
 
-def memory(elmo: Elmo):
+def row_states(elmo: Elmo):
     return elmo._elmo_lstm._elmo_lstm
 
 
@@ -52,12 +52,12 @@ def test_batch_to_ids_gives_the_published_ids():
 
 
 @pytest.mark.parametrize(("batch", "shape"), [([], (0, 0, 50)), ([[]], (1, 0, 50)), ([[], []], (2, 0, 50))])
-def test_batch_to_ids_of_nothing_has_no_tokens(batch, shape):
+def test_batch_to_ids_of_empty_sentences_has_no_tokens(batch, shape):
     assert batch_to_ids(batch).shape == shape
 
 
 @pytest.mark.parametrize("batch", [["A", "flat", "list"], "a string", [["a"], "b c"]])
-def test_words_where_sentences_belong_are_refused(batch):
+def test_words_instead_of_sentences_are_refused(batch):
     with pytest.raises(TypeError, match="expected a sentence"):
         batch_to_ids(batch)
 
@@ -67,17 +67,17 @@ def test_words_where_sentences_belong_are_refused(batch):
 
 def test_all_golden_batches_with_carried_state():
     elmo = make(scalar_mix_parameters=TOP).eval()
-    fresh = make(scalar_mix_parameters=TOP).eval()
-    fresh._elmo_lstm._elmo_lstm.stateful = False
+    stateless = make(scalar_mix_parameters=TOP).eval()
+    stateless._elmo_lstm._elmo_lstm.stateful = False
     for b, (sentences, expected) in enumerate(golden_batches("allennlp")):
-        output, alone = elmo(batch_to_ids(sentences)), fresh(batch_to_ids(sentences))
+        output, alone = elmo(batch_to_ids(sentences)), stateless(batch_to_ids(sentences))
         assert output["mask"].sum(dim=1).tolist() == [len(sentence) for sentence in sentences]
         for row, top in enumerate(expected):
             vectors = output["elmo_representations"][0][row]
             np.testing.assert_allclose(vectors[: len(top)].numpy(), top, rtol=0, atol=2e-6)
             assert not vectors[len(top) :].any()
-            apart = np.abs(alone["elmo_representations"][0][row, : len(top)].numpy() - top).max()
-            assert (apart < 2e-6) == (b == 0)
+            difference = np.abs(alone["elmo_representations"][0][row, : len(top)].numpy() - top).max()
+            assert (difference < 2e-6) == (b == 0)
 
 
 def test_the_same_sentence_twice_differs_until_the_state_is_reset():
@@ -87,28 +87,28 @@ def test_the_same_sentence_twice_differs_until_the_state_is_reset():
     assert (first - second).abs().max() > 1e-3
     elmo._elmo_lstm._elmo_lstm.reset_states()
     assert torch.equal(elmo(ids)["elmo_representations"][0], first)
-    memory(elmo)._states = None  # the other way people did it
+    row_states(elmo)._states = None  # another common way to reset
     assert torch.equal(elmo(ids)["elmo_representations"][0], first)
 
 
-def test_state_is_per_row_grows_and_keeps_the_rows_a_batch_does_not_have():
+def test_state_is_per_row_grows_and_rows_beyond_a_batch_are_not_changed():
     elmo = make()
     ids = batch_to_ids([*SENTENCES, ["third"], ["fourth", "."]])
     elmo(ids[:2])
-    h, c = memory(elmo)._states
+    h, c = row_states(elmo)._states
     assert (h.shape, c.shape) == ((2, 2, 32), (2, 2, 128))  # (L, B, forward and backward)
     elmo(ids)
-    grown, _ = memory(elmo)._states
+    grown, _ = row_states(elmo)._states
     assert grown.shape == (2, 4, 32)
     elmo(ids[2:3])
-    after, _ = memory(elmo)._states
+    after, _ = row_states(elmo)._states
     assert torch.equal(after[:, 1:], grown[:, 1:])
     assert not torch.equal(after[:, 0], grown[:, 0])
-    memory(elmo).reset_states(torch.tensor([0, 1, 0]))
-    forgotten, cells = memory(elmo)._states
-    assert not forgotten[:, 1].any()
+    row_states(elmo).reset_states(torch.tensor([0, 1, 0]))
+    reset, cells = row_states(elmo)._states
+    assert not reset[:, 1].any()
     assert not cells[:, 1].any()
-    assert torch.equal(forgotten[:, [0, 2, 3]], after[:, [0, 2, 3]])
+    assert torch.equal(reset[:, [0, 2, 3]], after[:, [0, 2, 3]])
 
 
 def test_rows_agree_with_the_oracle_when_sizes_change_and_sentences_are_empty():
@@ -117,26 +117,26 @@ def test_rows_agree_with_the_oracle_when_sizes_change_and_sentences_are_empty():
     for batch in ([["a"], ["b", "c"]], [[], ["d"], ["e", "f", "g"]], [["h"]], [["i", "j"], ["k"], [], ["l"]]):
         expected, state = oracle.run(options, weights, batch, state)
         output = elmo(batch_to_ids(batch))
-        for row, layers in enumerate(expected):  # an empty sentence is its two boundaries and moves the row's state
+        for row, layers in enumerate(expected):  # an empty sentence has two boundaries and changes the row's state
             vectors = output["elmo_representations"][2][row, : len(batch[row])]
             np.testing.assert_allclose(vectors.detach(), layers[:, 1:-1].mean(axis=0), atol=1e-5)
 
 
-def test_state_does_not_hold_on_to_gradients():
+def test_state_has_no_gradients():
     elmo = make(requires_grad=True)
     for _ in range(2):  # a second backward through the first call's graph would raise
         elmo(batch_to_ids(SENTENCES))["elmo_representations"][0].sum().backward()
-    assert not any(state.requires_grad for state in memory(elmo)._states)
+    assert not any(state.requires_grad for state in row_states(elmo)._states)
 
 
-def test_state_made_in_inference_mode_serves_training_after():
+def test_state_from_inference_mode_can_be_used_in_training():
     elmo = make(requires_grad=True)
     with torch.inference_mode():
         elmo(batch_to_ids(SENTENCES))
     elmo(batch_to_ids(SENTENCES))["elmo_representations"][0].sum().backward()
 
 
-def test_no_tokens_at_all():
+def test_batch_without_tokens():
     output = make(2, keep_sentence_boundaries=False)(batch_to_ids([[], []]))
     assert [v.shape for v in output["elmo_representations"]] == [(2, 0, 32)] * 2
     assert output["mask"].shape == (2, 0)
@@ -145,7 +145,7 @@ def test_no_tokens_at_all():
 # ---- shapes ----
 
 
-def test_two_mixes_start_equal_and_have_the_model_s_width():
+def test_two_mixes_are_equal_at_first_and_have_the_width_of_the_model():
     elmo = make(2)
     output = elmo(batch_to_ids(SENTENCES))
     first, second = output["elmo_representations"]
@@ -158,9 +158,9 @@ def test_two_mixes_start_equal_and_have_the_model_s_width():
 
 def test_boundaries_can_be_kept():
     ids = batch_to_ids(SENTENCES)
-    kept, plain = make(keep_sentence_boundaries=True)(ids), make()(ids)
-    assert kept["mask"].sum(dim=1).tolist() == [5, 9]
-    vectors = kept["elmo_representations"][0]
+    with_boundaries, plain = make(keep_sentence_boundaries=True)(ids), make()(ids)
+    assert with_boundaries["mask"].sum(dim=1).tolist() == [5, 9]
+    vectors = with_boundaries["elmo_representations"][0]
     assert vectors.shape == (2, 9, 32)
     assert vectors[0, 4].any()
     assert torch.equal(vectors[1, 1:8], plain["elmo_representations"][0][1])
@@ -175,21 +175,23 @@ def test_deeper_input_is_the_same_as_its_slices(cached):
     batches = [SENTENCES, [["The"], ["Elmo", "."]], [["helps"], ["sentence"]]]
     ids = torch.stack([nn.functional.pad(i, (0, 0, 0, 7 - i.shape[1])) for i in map(batch_to_ids, batches)], dim=1)
     numbers = torch.zeros(2, 3, 7, dtype=torch.long)
-    for place, batch in enumerate(batches):
+    for index, batch in enumerate(batches):
         for row, sentence in enumerate(batch):
-            numbers[row, place, : len(sentence)] = torch.tensor([words.index(token) for token in sentence])
-    whole = elmo(ids, numbers if cached else None)
-    assert whole["mask"].shape == (2, 3, 7)
-    for place in range(3):
-        memory(elmo).reset_states()
-        part = elmo(ids[:, place], numbers[:, place] if cached else None)
+            numbers[row, index, : len(sentence)] = torch.tensor([words.index(token) for token in sentence])
+    nested = elmo(ids, numbers if cached else None)
+    assert nested["mask"].shape == (2, 3, 7)
+    for index in range(3):
+        row_states(elmo).reset_states()
+        part = elmo(ids[:, index], numbers[:, index] if cached else None)
         for k in range(3):
             np.testing.assert_allclose(
-                whole["elmo_representations"][k][:, place].detach(), part["elmo_representations"][k].detach(), atol=1e-6
+                nested["elmo_representations"][k][:, index].detach(),
+                part["elmo_representations"][k].detach(),
+                atol=1e-6,
             )
 
 
-def test_another_module_can_take_the_bilm_s_place():
+def test_another_module_can_replace_the_bilm():
     class Numbers(nn.Module):
         num_layers = 2
 
@@ -224,14 +226,14 @@ def test_token_layer_of_a_vocabulary_agrees_with_the_oracle():
     np.testing.assert_array_equal(layer[0][0, -1], layer[0][0, 1 + words.index("</S>")])
 
 
-def test_cached_words_give_what_their_characters_give():
+def test_cached_words_give_the_same_vectors_as_their_characters():
     words = ["@@PAD@@", "The", "sentence", ".", "ELMo", "helps", "disambiguate", "from", "Elmo"]
     numbers = torch.tensor([[1, 2, 3, 0, 0, 0, 0], [4, 5, 6, 4, 7, 8, 3]])
     cached, plain = _ElmoBiLm(*FILES, vocab_to_cache=words), _ElmoBiLm(*FILES)
-    nothing = torch.zeros(2, 7, 50, dtype=torch.long)  # the characters must not be looked at
+    no_characters = torch.zeros(2, 7, 50, dtype=torch.long)  # the characters must not be used
     expected = plain(batch_to_ids(SENTENCES))["activations"]
-    for mine, theirs in zip(cached(nothing, numbers)["activations"], expected, strict=True):
-        np.testing.assert_allclose(mine, theirs, atol=1e-6)
+    for layer, reference in zip(cached(no_characters, numbers)["activations"], expected, strict=True):
+        np.testing.assert_allclose(layer, reference, atol=1e-6)
 
 
 def test_words_outside_the_cache_fall_back_to_characters():
@@ -255,8 +257,8 @@ def test_mix_is_the_weighted_sum():
     for k, value in enumerate((0.1, 0.2, 0.3)):
         mix.scalar_parameters[k].data[0] = value
     mix.gamma.data[0] = 0.5
-    shares = np.exp([0.1, 0.2, 0.3]) / np.exp([0.1, 0.2, 0.3]).sum()
-    expected = 0.5 * sum(share * layer.numpy() for share, layer in zip(shares, layers, strict=True))
+    weights = np.exp([0.1, 0.2, 0.3]) / np.exp([0.1, 0.2, 0.3]).sum()
+    expected = 0.5 * sum(weight * layer.numpy() for weight, layer in zip(weights, layers, strict=True))
     np.testing.assert_allclose(mix(layers, torch.ones(3, 4)).detach(), expected, atol=1e-6)
 
 
@@ -269,19 +271,19 @@ def test_mix_layer_norm_agrees_with_the_oracle(use_mask):
     np.testing.assert_allclose(mix(list(layers), mask if use_mask else None), expected, atol=1e-5)
 
 
-def test_elmo_layer_norm_counts_the_boundaries():
+def test_elmo_layer_norm_includes_the_boundaries():
     options, weights = oracle.load(*FILES)
     output = make(do_layer_norm=True)(batch_to_ids(SENTENCES))
     rows, _ = oracle.run(options, weights, SENTENCES)
     layers = np.zeros((3, 2, 9, 32))
     mask = np.zeros((2, 9), dtype=bool)
-    for row, found in enumerate(rows):
-        layers[:, row, : found.shape[1]], mask[row, : found.shape[1]] = found, True
+    for row, array in enumerate(rows):
+        layers[:, row, : array.shape[1]], mask[row, : array.shape[1]] = array, True
     expected = oracle.mix(layers, mask, np.zeros(3), 1.0, layer_norm="batch")
     vectors = output["elmo_representations"][0].detach().numpy()
     np.testing.assert_allclose(vectors[1], expected[1, 1:8], atol=1e-5)
     np.testing.assert_allclose(vectors[0, :3], expected[0, 1:4], atol=1e-5)
-    assert not vectors[0, 3:].any()  # though a normalised zero is none
+    assert not vectors[0, 3:].any()  # although a normalised zero is not zero
 
 
 def test_wrong_numbers_of_layers_are_refused():
@@ -291,13 +293,13 @@ def test_wrong_numbers_of_layers_are_refused():
         make(scalar_mix_parameters=[0.0, 1.0])
 
 
-def test_given_mix_weights_do_not_learn():
+def test_mix_weights_passed_as_arguments_are_not_trained():
     elmo = make(scalar_mix_parameters=[1.0, 2.0, 3.0])
     assert [p.item() for p in elmo.scalar_mix_0.scalar_parameters] == [1.0, 2.0, 3.0]
     assert not any(p.requires_grad for p in elmo.parameters())
 
 
-def test_mix_parameters_as_old_code_touches_them():
+def test_mix_parameters_can_be_accessed_as_in_allennlp():
     elmo = make()
     penalty = 0.1 * (elmo.scalar_mix_0.scalar_parameters[0] ** 2 + elmo.scalar_mix_0.scalar_parameters[2] ** 2)
     penalty.sum().backward()
@@ -316,7 +318,7 @@ def test_mix_parameters_as_old_code_touches_them():
 
 
 @pytest.mark.parametrize("requires_grad", [False, True])
-def test_requires_grad_decides_over_the_whole_bilm(requires_grad):
+def test_requires_grad_applies_to_the_whole_bilm(requires_grad):
     elmo = make(2, requires_grad=requires_grad)
     sum(vectors.sum() for vectors in elmo(batch_to_ids(SENTENCES))["elmo_representations"]).backward()
     grads = {name: p.grad is not None for name, p in elmo.named_parameters()}
@@ -325,7 +327,7 @@ def test_requires_grad_decides_over_the_whole_bilm(requires_grad):
     assert all(has for name, has in grads.items() if "scalar_mix" in name)
 
 
-def test_a_softmax_beside_the_weights_is_left_out(tmp_path):
+def test_a_softmax_file_is_ignored(tmp_path):
     options, weights = oracle.load(*FILES)
     paths = oracle.write(tmp_path, options, weights)
     with h5py.File(tmp_path / "softmax_weights.hdf5", "w") as file:
@@ -334,20 +336,20 @@ def test_a_softmax_beside_the_weights_is_left_out(tmp_path):
     assert not any("head" in name for name, _ in elmo.named_parameters())  # DDP refuses parameters without gradients
 
 
-def test_dropout_acts_in_training_and_apart_for_each_mix():
+def test_dropout_is_separate_for_each_mix_and_for_training_only():
     elmo = make(2, dropout=0.5)
-    memory(elmo).stateful = False
+    row_states(elmo).stateful = False
     ids = batch_to_ids(SENTENCES)
     plain = elmo.eval()(ids)["elmo_representations"][0]
     first, second = elmo.train()(ids)["elmo_representations"]
     assert not torch.equal(first == 0, second == 0)
-    kept = first != 0
-    assert 0.2 < kept[1].float().mean() < 0.8
-    assert torch.allclose(first[kept], 2 * plain[kept])
+    not_dropped = first != 0
+    assert 0.2 < not_dropped[1].float().mean() < 0.8
+    assert torch.allclose(first[not_dropped], 2 * plain[not_dropped])
 
 
 class Tagger(nn.Module):
-    """A tagger as people wrote them."""
+    """A typical tagger written for AllenNLP."""
 
     def __init__(self, num_tags):
         super().__init__()
@@ -361,7 +363,7 @@ class Tagger(nn.Module):
         return self.tag(hidden), embeddings["mask"].long()
 
 
-def test_an_old_tagger_trains_saves_and_loads():
+def test_a_typical_tagger_trains_saves_and_loads():
     torch.manual_seed(1)
     tagger = Tagger(3)
     tags = torch.tensor([[0, 1, 2, -1, -1, -1, -1], [1, 0, 0, 1, 0, 1, 2]])
@@ -381,23 +383,23 @@ def test_an_old_tagger_trains_saves_and_loads():
     file.seek(0)
     loaded = Tagger(3)
     loaded.load_state_dict(torch.load(file))
-    memory(tagger.elmo).reset_states()
+    row_states(tagger.elmo).reset_states()
     assert torch.equal(tagger.eval()(SENTENCES)[0], loaded.eval()(SENTENCES)[0])
 
 
 @pytest.mark.parametrize("duplicate", [copy.deepcopy, lambda elmo: pickle.loads(pickle.dumps(elmo))])
-def test_copies_continue_alike_and_apart(duplicate):
+def test_copies_start_with_equal_but_separate_state(duplicate):
     elmo = make(2).eval()
     ids = batch_to_ids(SENTENCES)
     elmo(ids)
     other = duplicate(elmo)
-    next_one = elmo(ids)["elmo_representations"][1]
-    assert torch.equal(other(ids)["elmo_representations"][1], next_one)
+    next_vectors = elmo(ids)["elmo_representations"][1]
+    assert torch.equal(other(ids)["elmo_representations"][1], next_vectors)
     other.load_state_dict(elmo.state_dict())
-    assert not torch.equal(elmo(ids)["elmo_representations"][1], next_one)
+    assert not torch.equal(elmo(ids)["elmo_representations"][1], next_vectors)
 
 
-def test_state_is_no_part_of_a_state_dict():
+def test_state_is_not_part_of_a_state_dict():
     elmo = make()
     names = set(elmo.state_dict())
     elmo(batch_to_ids(SENTENCES))
@@ -406,9 +408,12 @@ def test_state_is_no_part_of_a_state_dict():
 
 
 def allennlp_state(prefix: str) -> dict[str, torch.Tensor]:
-    """The fixture's biLM, doubled so that it is another one, under AllenNLP's names and in its layout."""
+    """The fixture's biLM with all weights doubled, to make it another one, in AllenNLP's names and layout."""
     model = golden_model("allennlp")
-    source = {e.published: 2 * to_published(e, model.state_dict()[e.ours]) for e in table(model.config)}
+    source = {
+        spec.published_name: 2 * to_published(spec, model.state_dict()[spec.name])
+        for spec in tensor_specs(model.config)
+    }
     state = {"_token_embedder._char_embedding_weights": np.vstack([np.zeros((1, 4)), source["char_embed"]])}
     for i in range(5):
         state[f"_token_embedder.char_conv_{i}.weight"] = source[f"CNN/W_cnn_{i}"][0].transpose(2, 1, 0)
@@ -431,7 +436,7 @@ def allennlp_state(prefix: str) -> dict[str, torch.Tensor]:
     return {f"{prefix}_elmo_lstm.{key}": torch.tensor(np.ascontiguousarray(a)).float() for key, a in state.items()}
 
 
-def test_an_allennlp_task_model_s_state_dict_loads():
+def test_state_dict_of_an_allennlp_task_model_loads():
     state = allennlp_state("elmo.")
     state["elmo.scalar_mix_0.gamma"] = torch.tensor([1.5])
     for k in range(3):
@@ -441,14 +446,14 @@ def test_an_allennlp_task_model_s_state_dict_loads():
     before = {name: tensor.clone() for name, tensor in tagger.elmo._elmo_lstm.bilm.state_dict().items()}
     tagger.load_state_dict(state)
     for name, tensor in tagger.elmo._elmo_lstm.bilm.state_dict().items():
-        torch.testing.assert_close(tensor, 2 * before[name], rtol=0, atol=1e-6)  # the forget bias costs a rounding
+        torch.testing.assert_close(tensor, 2 * before[name], rtol=0, atol=1e-6)  # the forget bias adds a rounding error
     assert tagger.elmo.scalar_mix_0.gamma.item() == 1.5
     del state["elmo._elmo_lstm._token_embedder.char_conv_2.bias"]
     with pytest.raises(WeightsError, match="char_conv_2"):
         tagger.load_state_dict(state)
 
 
-# ---- making one ----
+# ---- construction ----
 
 
 def test_from_params_takes_a_dict():
@@ -459,7 +464,7 @@ def test_from_params_takes_a_dict():
     assert len(elmo._scalar_mixes) == 2
 
 
-def test_token_embedder_projects_and_says_its_width():
+def test_token_embedder_projects_and_reports_its_width():
     ids = batch_to_ids(SENTENCES)
     plain = ElmoTokenEmbedder(*FILES, dropout=0.0)
     assert torch.equal(plain(ids), make()(ids)["elmo_representations"][0])
@@ -476,13 +481,13 @@ def test_token_embedder_projects_and_says_its_width():
     ("folder", "name"),
     [("2x1024_128_2048cnn_1xhighway", "small"), ("2x4096_512_2048cnn_2xhighway_5.5B", "original-5.5b")],
 )
-def test_the_published_addresses_mean_the_known_models(folder, name, tmp_path, monkeypatch):
+def test_urls_of_published_files_name_the_models(folder, name, tmp_path, monkeypatch):
     monkeypatch.setenv("ELMO_HOME", str(tmp_path))
     for server in ("s3-us-west-2.amazonaws.com/allennlp", "allennlp.s3.amazonaws.com"):
         stem = f"https://{server}/models/elmo/{folder}/elmo_{folder}"
         with pytest.raises(WeightsError, match=f"'{name}' is not on this machine"):
             Elmo(f"{stem}_options.json", f"{stem}_weights.hdf5", 1)
-    with pytest.raises(WeightsError, match="no known model"):
+    with pytest.raises(WeightsError, match="not the URL of a known model"):
         Elmo("https://example.org/options.json", "https://example.org/weights.hdf5", 1)
 
 
@@ -494,7 +499,7 @@ def _train_in_parallel(rank: int, folder: Path) -> None:
     torch.distributed.init_process_group("gloo", f"file://{folder}/meeting", rank=rank, world_size=2)
     elmo = make(2, requires_grad=True)
     model = nn.parallel.DistributedDataParallel(elmo)
-    for _ in range(2):  # batches of different sizes, so the memories have different shapes
+    for _ in range(2):  # batches of different sizes, so the states have different shapes
         output = model(batch_to_ids(SENTENCES[: rank + 1]))
         sum(vectors.square().sum() for vectors in output["elmo_representations"]).backward()
     torch.save({name: p.grad for name, p in elmo.named_parameters()}, folder / f"{rank}.pt")
@@ -502,7 +507,7 @@ def _train_in_parallel(rank: int, folder: Path) -> None:
 
 
 @pytest.mark.slow
-def test_two_processes_share_gradients_and_not_their_state(tmp_path):
+def test_two_processes_share_gradients_but_not_states(tmp_path):
     torch.multiprocessing.spawn(_train_in_parallel, (tmp_path,), nprocs=2)
     first, second = (torch.load(tmp_path / f"{rank}.pt") for rank in range(2))
     for name, grad in first.items():

@@ -1,4 +1,4 @@
-"""AllenNLP's ElmoEmbedder and the files of `allennlp elmo`: golden vectors, formats, keys, refusals."""
+"""AllenNLP's ElmoEmbedder and the files of `allennlp elmo`: golden vectors, formats, keys, errors."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ def read(path) -> dict[str, np.ndarray]:
         return {key: file[key][...] for key in file}
 
 
-def test_embed_sentences_replays_the_golden_batches():
+def test_embed_sentences_gives_the_golden_vectors():
     batches = list(golden_batches("allennlp"))
     sentences = (sentence for batch, _ in batches for sentence in batch)
     expected = [top for _, tops in batches for top in tops]
-    found = ElmoEmbedder(*FILES).embed_sentences(sentences, batch_size=3)
-    for vectors, top in zip(found, expected, strict=True):
+    stream = ElmoEmbedder(*FILES).embed_sentences(sentences, batch_size=3)
+    for vectors, top in zip(stream, expected, strict=True):
         assert vectors.shape == (3, len(top), 32)
         assert vectors.dtype == np.float32
         np.testing.assert_allclose(vectors[2], top, rtol=0, atol=2e-6)
@@ -37,13 +37,13 @@ def test_embed_sentences_replays_the_golden_batches():
 def test_embed_sentences_takes_an_endless_iterable():
     def endless():
         while True:
-            yield ["again", "."]
+            yield ["hello", "."]
 
     stream = ElmoEmbedder(*FILES).embed_sentences(endless(), batch_size=2)
     assert [next(stream).shape for _ in range(5)] == [(3, 2, 32)] * 5
 
 
-def test_embed_sentence_depends_on_the_one_before_until_told_otherwise():
+def test_embed_sentence_depends_on_the_previous_one_unless_stateful_is_off():
     embedder, sentence = ElmoEmbedder(*FILES), ["hello", "my", "name", "is", "mud", "."]
     first, second = (embedder.embed_sentence(sentence) for _ in range(2))
     assert np.abs(first[2] - second[2]).max() > 1e-3
@@ -62,7 +62,7 @@ def test_batch_to_embeddings_gives_layers_and_mask():
     assert not layers.requires_grad
 
 
-def test_empty_sentences_have_the_model_s_width():
+def test_empty_sentences_have_the_width_of_the_model():
     embedder = ElmoEmbedder(*FILES)
     assert embedder.embed_sentence([]).shape == (3, 0, 32)
     assert embedder.elmo_bilm._elmo_lstm._states is None
@@ -70,7 +70,7 @@ def test_empty_sentences_have_the_model_s_width():
     assert embedder.embed_batch([]) == []
 
 
-def test_words_where_a_sentence_belongs_are_refused():
+def test_words_instead_of_a_sentence_are_refused():
     with pytest.raises(TypeError, match="expected a sentence"):
         ElmoEmbedder(*FILES).embed_sentence("a string")
     with pytest.raises(TypeError, match="expected a sentence"):
@@ -79,39 +79,39 @@ def test_words_where_a_sentence_belongs_are_refused():
 
 @pytest.mark.parametrize("batch_size", [1, 3, 64])
 @pytest.mark.parametrize("output_format", ["all", "top", "average"])
-def test_embed_file_writes_what_embed_sentences_gives(tmp_path, output_format, batch_size):
+def test_embed_file_writes_the_vectors_of_embed_sentences(tmp_path, output_format, batch_size):
     path = tmp_path / "out.hdf5"
     text = io.StringIO("".join(f"  {line} \n" for line in LINES))
     ElmoEmbedder(*FILES).embed_file(text, path, output_format, batch_size=batch_size)
-    found = read(path)
+    datasets = read(path)
     expected = list(ElmoEmbedder(*FILES).embed_sentences([line.split() for line in LINES], batch_size))
-    assert set(found) == {"0", "1", "2", "3", "sentence_to_index"}
+    assert set(datasets) == {"0", "1", "2", "3", "sentence_to_index"}
     for number, layers in enumerate(expected):
-        chosen = {"all": layers, "top": layers[2], "average": layers.mean(axis=0)}[output_format]
-        assert found[str(number)].dtype == np.float32
-        np.testing.assert_allclose(found[str(number)], chosen, rtol=0, atol=1e-6)
+        vectors = {"all": layers, "top": layers[2], "average": layers.mean(axis=0)}[output_format]
+        assert datasets[str(number)].dtype == np.float32
+        np.testing.assert_allclose(datasets[str(number)], vectors, rtol=0, atol=1e-6)
 
 
-def test_embed_file_remembers_lines_and_the_last_of_equal_ones(tmp_path):
+def test_embed_file_stores_an_index_with_the_last_of_equal_lines(tmp_path):
     path = tmp_path / "out.hdf5"
     ElmoEmbedder(*FILES).embed_file([*LINES, LINES[0], "naïve 漢字"], path)
-    found = read(path)
-    assert found["sentence_to_index"].shape == (1,)
-    index = json.loads(found["sentence_to_index"][0])
+    datasets = read(path)
+    assert datasets["sentence_to_index"].shape == (1,)
+    index = json.loads(datasets["sentence_to_index"][0])
     assert index == {LINES[0]: "4", LINES[1]: "1", LINES[2]: "2", LINES[3]: "3", "naïve 漢字": "5"}
-    assert found["0"].shape == found["4"].shape
+    assert datasets["0"].shape == datasets["4"].shape
 
 
-def test_embed_file_can_forget_lines(tmp_path):
+def test_embed_file_without_an_index(tmp_path):
     ElmoEmbedder(*FILES).embed_file(LINES, tmp_path / "out.hdf5", forget_sentences=True)
     assert set(read(tmp_path / "out.hdf5")) == {"0", "1", "2", "3"}
 
 
 def test_embed_file_can_use_lines_as_keys(tmp_path):
     ElmoEmbedder(*FILES).embed_file(LINES, tmp_path / "out.hdf5", use_sentence_keys=True)
-    found = read(tmp_path / "out.hdf5")
-    assert set(found) == set(LINES)
-    np.testing.assert_array_equal(found[LINES[0]], ElmoEmbedder(*FILES).embed_batch([l.split() for l in LINES])[0])
+    datasets = read(tmp_path / "out.hdf5")
+    assert set(datasets) == set(LINES)
+    np.testing.assert_array_equal(datasets[LINES[0]], ElmoEmbedder(*FILES).embed_batch([l.split() for l in LINES])[0])
 
 
 @pytest.mark.parametrize("lines", [["a b", "c", "a b"], ["."], ["a b", "a b/c"]])
@@ -121,7 +121,7 @@ def test_lines_that_cannot_be_keys_leave_no_file(tmp_path, lines):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_blank_lines_are_refused_by_number(tmp_path):
+def test_error_for_blank_lines_names_their_numbers(tmp_path):
     with pytest.raises(DataError, match=r"\[1, 3\]"):
         ElmoEmbedder(*FILES).embed_file(["a", "  ", "b", "\n"], tmp_path / "out.hdf5")
     with pytest.raises(ConfigError, match="best"):
@@ -136,12 +136,12 @@ def test_without_files_it_is_the_original_model(tmp_path, monkeypatch):
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")
-def test_a_gpu_that_is_not_there_is_said_so():
+def test_a_missing_gpu_is_an_error():
     with pytest.raises(ConfigError, match="cuda:0"):
         ElmoEmbedder(*FILES, cuda_device=0)
 
 
-def test_ids_of_odd_tokens_pass_through():
+def test_odd_tokens_are_embedded():
     tokens = ["", "\ud800", "x" * 300, "<UNK>", "🙂"]
     assert (batch_to_ids([tokens])[0] > 0).any(dim=-1).all()
     assert np.isfinite(ElmoEmbedder(*FILES).embed_sentence(tokens)).all()

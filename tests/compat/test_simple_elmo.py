@@ -1,4 +1,4 @@
-"""Code written for simple_elmo, run with the import changed: shapes, state, averages and substitutes, by the oracle."""
+"""Code for simple_elmo with the import changed: shapes, state, averages and substitutes, against the oracle."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def small_batches(**options) -> ElmoModel:
 
 @pytest.fixture(scope="module")
 def full_model(tmp_path_factory):
-    """A folder with the fixture's biLM and a random softmax over VOCAB, and the softmax."""
+    """A folder with the fixture's biLM and a random softmax over VOCAB, and the weights of the softmax."""
     folder = tmp_path_factory.mktemp("full")
     for name in ("options.json", "lm_weights.hdf5"):
         shutil.copy(FIXTURES / "allennlp" / name, folder)
@@ -40,15 +40,15 @@ def full_model(tmp_path_factory):
 
 
 def oracle_layers(batches: list[list[list[str]]]) -> list[np.ndarray]:
-    """Layers (L+1, n, D) of the last batch's sentences after the batches before it."""
+    """Layers (L+1, n, D) of the sentences of the last batch, with the state of the batches before it."""
     options, weights = oracle.load(FIXTURES / "allennlp" / "options.json", FIXTURES / "allennlp" / "lm_weights.hdf5")
-    state, found = None, []
+    state, arrays = None, []
     for batch in batches:
-        found, state = oracle.run(options, weights, batch, state)
-    return [layers[:, 1:-1] for layers in found]
+        arrays, state = oracle.run(options, weights, batch, state)
+    return [layers[:, 1:-1] for layers in arrays]
 
 
-def test_load_tells_the_sizes():
+def test_load_sets_the_sizes():
     model = small_batches()
     assert (model.vector_size, model.n_layers, model.batch_size, model.max_chars) == (32, 3, 3, 50)
 
@@ -61,14 +61,14 @@ def test_golden_batches_in_one_call(kind, tmp_path):
     model.load(str(tmp_path), max_batch_size=3)
     batches = list(golden_batches(kind))
     texts = [sentence for batch, _ in batches for sentence in batch]
-    found = model.get_elmo_vectors(texts, warmup=False, layers="top")
-    assert found.shape == (30, max(map(len, texts)), 32)
+    vectors = model.get_elmo_vectors(texts, warmup=False, layers="top")
+    assert vectors.shape == (30, max(map(len, texts)), 32)
     for row, top in enumerate(top for _, tops in batches for top in tops):
-        np.testing.assert_allclose(found[row, : len(top)], top, rtol=0, atol=2e-6)
-        assert not found[row, len(top) :].any()
+        np.testing.assert_allclose(vectors[row, : len(top)], top, rtol=0, atol=2e-6)
+        assert not vectors[row, len(top) :].any()
 
 
-def test_layers_decide_the_shape():
+def test_layers_argument_determines_the_shape():
     model = small_batches()
     every = model.get_elmo_vectors(SENTENCES, layers="all")
     assert every.shape == (4, 3, 5, 32)
@@ -79,7 +79,7 @@ def test_layers_decide_the_shape():
         model.get_elmo_vectors(SENTENCES, layers="sum")
 
 
-def test_calls_start_afresh_and_warm_up_on_their_first_batch():
+def test_calls_start_from_a_zero_state_and_warm_up_on_the_first_batch():
     model = small_batches()
     texts = [["a", "b"], ["c"], ["d", "e"], ["f"]]
     cold = model.get_elmo_vectors(texts, warmup=False, layers="all")
@@ -90,7 +90,7 @@ def test_calls_start_afresh_and_warm_up_on_their_first_batch():
     np.testing.assert_allclose(warm[3, :, :1], oracle_layers([texts[:3], texts[:3], texts[3:]])[0], atol=1e-5)
 
 
-def test_a_session_goes_on_where_it_was():
+def test_a_session_continues_from_the_previous_state():
     model = small_batches()
     model.get_elmo_vectors([["a"]], warmup=False)
     later = model.get_elmo_vectors([["b", "c"]], warmup=False, layers="all", session=object())
@@ -98,26 +98,26 @@ def test_a_session_goes_on_where_it_was():
 
 
 @pytest.mark.parametrize("layers", ["average", "top", "all"])
-def test_average_is_over_a_sentence_s_own_tokens(layers):
+def test_average_is_over_the_tokens_of_the_sentence_only(layers):
     model = small_batches()
-    found = model.get_elmo_vector_average(SENTENCES, layers=layers)
+    averages = model.get_elmo_vector_average(SENTENCES, layers=layers)
     vectors = model.get_elmo_vectors(SENTENCES, layers=layers)
     for row, tokens in enumerate(SENTENCES):
         if tokens:
             mean = vectors[row, ..., : len(tokens), :].mean(axis=-2)
-            np.testing.assert_allclose(found[row], mean / np.linalg.norm(mean), atol=1e-6)
-            assert np.linalg.norm(found[row]) == pytest.approx(1, abs=1e-5)
+            np.testing.assert_allclose(averages[row], mean / np.linalg.norm(mean), atol=1e-6)
+            assert np.linalg.norm(averages[row]) == pytest.approx(1, abs=1e-5)
         else:
-            assert not found[row].any()
+            assert not averages[row].any()
 
 
-def test_a_zip_and_a_folder_load_too(tmp_path):
+def test_a_zip_and_a_folder_can_be_loaded(tmp_path):
     with zipfile.ZipFile(tmp_path / "9.zip", "w") as archive:
         archive.write(FIXTURES / "allennlp" / "options.json", "options.json")
         archive.write(FIXTURES / "allennlp" / "lm_weights.hdf5", "model.hdf5")
     expected = small_batches().get_elmo_vectors(SENTENCES)
     folder = tmp_path / "folder"
-    shutil.copytree(FIXTURES / "allennlp", folder)  # with other HDF5 files in it
+    shutil.copytree(FIXTURES / "allennlp", folder)  # it contains other HDF5 files
     (folder / "lm_weights.hdf5").rename(folder / "model.hdf5")
     for path in (tmp_path / "9.zip", folder):
         model = ElmoModel()
@@ -125,7 +125,7 @@ def test_a_zip_and_a_folder_load_too(tmp_path):
         np.testing.assert_array_equal(model.get_elmo_vectors(SENTENCES), expected)
 
 
-def test_strings_are_no_token_lists_and_a_model_comes_first():
+def test_strings_are_refused_and_a_model_must_be_loaded():
     with pytest.raises(TypeError, match="split it"):
         small_batches().get_elmo_vectors(["the bank", "of the river"])
     with pytest.raises(ConfigError, match="No model"):
@@ -141,19 +141,20 @@ def log_softmax(scores: np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.parametrize("nodelimiters", [True, False])
-def test_substitutes_are_each_direction_s_predictions(full_model, nodelimiters):
+def test_substitutes_are_the_predictions_of_each_direction(full_model, nodelimiters):
     folder, W, b = full_model
     model = ElmoModel()
     model.load(folder, max_batch_size=2, full=True)
     assert model.vocab.size == len(VOCAB)
     texts = ["the bank of the river was steep .", "one", "", "the unheard-of river"]
-    found = model.get_elmo_substitutes(texts, topn=4, nodelimiters=nodelimiters)
-    assert [[word["word"] for word in sentence] for sentence in found] == [text.split() for text in texts]
+    substitutes = model.get_elmo_substitutes(texts, topn=4, nodelimiters=nodelimiters)
+    assert [[word["word"] for word in sentence] for sentence in substitutes] == [text.split() for text in texts]
     options, weights = oracle.load(folder / "options.json", folder / "lm_weights.hdf5")
     rows, _ = oracle.run(options, weights, [text.split() for text in texts])
-    for layers, sentence in zip(rows, found, strict=True):
-        for place, word in enumerate(sentence):
-            for direction, state in (("forward", layers[-1, place, :16]), ("backward", layers[-1, place + 2, 16:])):
+    for layers, sentence in zip(rows, substitutes, strict=True):
+        for position, word in enumerate(sentence):
+            forward, backward = layers[-1, position, :16], layers[-1, position + 2, 16:]
+            for direction, state in (("forward", forward), ("backward", backward)):
                 logs = log_softmax(W @ state + b)
                 best = [i for i in np.argsort(-logs) if not nodelimiters or i > 1][:4]
                 assert word[direction]["candidates"] == best
@@ -161,7 +162,7 @@ def test_substitutes_are_each_direction_s_predictions(full_model, nodelimiters):
                 np.testing.assert_allclose(word[direction]["logp"], logs[best], atol=2e-4)
 
 
-def test_more_substitutes_than_words_are_all_words(full_model):
+def test_more_substitutes_than_words_gives_all_words(full_model):
     model = ElmoModel()
     model.load(full_model[0], full=True)
     ((word,),) = model.get_elmo_substitutes(["one"], topn=model.vocab.size)
@@ -182,7 +183,7 @@ def test_full_reads_the_checkpoint_of_a_folder_that_has_one(tmp_path):
             "max_characters_per_token": 50, "n_characters": 261, "n_highway": 2,
         },
     }  # fmt: skip
-    oracle.write(tmp_path, options, {"not/this": np.zeros(1)})  # a damaged dump beside it is not looked at
+    oracle.write(tmp_path, options, {"not/this": np.zeros(1)})  # a damaged HDF5 file in the same folder is not read
     words = ["<S>", "</S>", "<UNK>", *(f"w{i}" for i in range(17))]
     (tmp_path / "vocab.txt").write_text("\n".join(words), encoding="utf-8")
     model = ElmoModel()

@@ -1,10 +1,10 @@
-"""Kills bulk embeddings at chosen or random moments, resumes each, and prints which did not give the same bytes.
+"""Kills bulk embeddings at chosen or random moments, resumes each, and fails if one gives other bytes.
 
     python kill_dump.py OPTIONS WEIGHTS SOURCE FOLDER SUFFIX NUM_RANDOM
 
-A process of its own with one thread, so that it may fork: a child costs milliseconds where a fresh `import torch` costs
-seconds. A child dies by SIGKILL, without a chance to clean up: just before the n-th call of one of CALLS, or after a
-random time.
+This is a separate process with one thread, so that it can fork: a child starts in milliseconds, while `import torch`
+takes seconds. A child dies by SIGKILL, without a chance to clean up: just before the n-th call of one of CALLS, or
+after a random time.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from elmo.embed.dump.job import dump
 from elmo.embed.dump.options import DumpOptions
 from elmo.embed.load import load
 
-CALLS = ("replace", "unlink", "rmdir")  # of os: every step by which a run changes what is on the disk for good
+CALLS = ("replace", "unlink", "rmdir")  # of os: all steps that change files under their final names
 
 
 def main() -> None:
@@ -35,10 +35,10 @@ def main() -> None:
     def embed(name: str) -> Callable[[], object]:
         return lambda: dump(embedder, source, Path(folder, name + suffix), DumpOptions(**settings))
 
-    begun = time.monotonic()
-    assert in_child(embed("whole")) == 0
-    seconds = time.monotonic() - begun
-    expected = Path(folder, "whole" + suffix).read_bytes()
+    start = time.monotonic()
+    assert in_child(embed("complete")) == 0
+    seconds = time.monotonic() - start
+    expected = Path(folder, "complete" + suffix).read_bytes()
     points = 0
     for call in CALLS:
         for count in range(1, 1000):
@@ -47,17 +47,17 @@ def main() -> None:
                 break
             points += 1
             check(folder, name + suffix, expected, embed(name))
-    chance = random.Random(1)
+    generator = random.Random(1)
     for number in range(int(num_random)):
         name = f"random-{number}"
-        if dies(name, embed(name), after=chance.uniform(0, seconds)):
+        if dies(name, embed(name), after=generator.uniform(0, seconds)):
             points += 1
             check(folder, name + suffix, expected, embed(name))
     print("killed at", points, "points")
 
 
 def kill_self_at(call: str, count: int, work: Callable[[], object]) -> None:
-    """Runs the work until the count-th call of os.<call>, which is not done any more."""
+    """Runs the work and kills this process just before the count-th call of os.<call>."""
     original = getattr(os, call)
     seen = 0
 
@@ -79,7 +79,7 @@ def dies(name: str, work: Callable[[], object], after: float | None = None) -> b
 
 
 def check(folder: str, name: str, expected: bytes, work: Callable[[], object]) -> None:
-    """Resumes and compares; a run that was killed after its very last step has nothing to resume and is refused."""
+    """Resumes and compares; a run that was killed after its last step cannot be resumed, which is an error."""
     finished = Path(folder, name).exists() and not Path(folder, name + ".parts", "plan.json").exists()
     assert in_child(work) == (1 if finished else 0), name
     assert Path(folder, name).read_bytes() == expected, f"{name} differs"

@@ -1,4 +1,4 @@
-"""Bulk embedding: blocks, plans, shards, locks and refusals, in this process."""
+"""Bulk embedding in one process: blocks, plans, shards, locks, and inputs and outputs that are refused."""
 
 from __future__ import annotations
 
@@ -51,20 +51,20 @@ def source(tmp_path):
     return path
 
 
-def after_calls(embedder, count, happen):
-    """Lets something happen when the embedder is asked for the vectors of one block more than `count`."""
+def after_blocks(embedder, count, action):
+    """Calls `action` when the embedder has computed `count` blocks and the next one begins."""
     original, calls = embedder.stream, []
 
     def stream(*args, **options):
         calls.append(1)
         if len(calls) == count + 1:
-            happen()
+            action()
         return original(*args, **options)
 
     embedder.stream = stream
 
 
-def stop():
+def interrupt():
     raise KeyboardInterrupt
 
 
@@ -97,13 +97,13 @@ def test_blocks_of_huge_tokens_are_small():
     assert [len(block.lines) for block in blocks] == [4, 4, 1]
 
 
-# ---- one result, whichever way --------------------------------------------------------------------------------------
+# ---- the same bytes in every way ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("state", ["reset", "warm"])
 def test_shards_give_the_bytes_of_one_run(tmp_path, source, state):
     used = make_embedder(state=state)
-    used.embed("Words that it has seen before .")  # what an embedder did earlier does not show
+    used.embed("Words that it has seen before .")  # earlier calls have no effect
     dump(used, source, tmp_path / "one.npz", DumpOptions(**SMALL))
     for i in (3, 1, 2):
         dump(make_embedder(state=state), source, tmp_path / "many.npz", DumpOptions(shard=(i, 3), **SMALL))
@@ -118,7 +118,7 @@ def test_shards_give_the_bytes_of_one_run(tmp_path, source, state):
 def test_resumed_run_gives_the_bytes_of_one_run(tmp_path, source, state):
     dump(make_embedder(state=state), source, tmp_path / "one.npz", DumpOptions(**SMALL))
     stopped = make_embedder(state=state)
-    after_calls(stopped, 4, stop)
+    after_blocks(stopped, 4, interrupt)
     with pytest.raises(KeyboardInterrupt):
         dump(stopped, source, tmp_path / "two.npz", DumpOptions(**SMALL))
     assert len(list((tmp_path / "two.npz.parts").glob("block-*.part"))) == 4
@@ -136,18 +136,18 @@ def test_carried_state_follows_the_whole_file(tmp_path, source):
     np.testing.assert_allclose(np.load(tmp_path / "a.npz")["vectors"], expected, atol=2e-6)  # other word batches
 
 
-def test_damaged_part_is_found_and_made_again(tmp_path, embedder, source):
+def test_damaged_part_file_is_detected_and_computed_again(tmp_path, embedder, source):
     dump(embedder, source, tmp_path / "one.npz", DumpOptions(**SMALL))
     for i in (1, 2):
         dump(embedder, source, tmp_path / "two.npz", DumpOptions(shard=(i, 2), **SMALL))
-    victim = tmp_path / "two.npz.parts" / "block-0000001.part"
-    data = bytearray(victim.read_bytes())
+    damaged = tmp_path / "two.npz.parts" / "block-0000001.part"
+    data = bytearray(damaged.read_bytes())
     data[len(data) // 2] ^= 1
-    victim.write_bytes(data)
+    damaged.write_bytes(data)
     with pytest.raises(OutputError, match=r"block-0000001\.part is damaged: the checksum of its vectors"):
         merge(tmp_path / "two.npz")
     assert not (tmp_path / "two.npz").exists()
-    victim.write_bytes(data[:-5])
+    damaged.write_bytes(data[:-5])
     assert dump(embedder, source, tmp_path / "two.npz", DumpOptions(shard=(2, 2), **SMALL)).blocks_kept > 0
     merge(tmp_path / "two.npz")
     assert (tmp_path / "two.npz").read_bytes() == (tmp_path / "one.npz").read_bytes()
@@ -171,7 +171,7 @@ def test_killed_anywhere_and_resumed_gives_the_same_bytes(tmp_path, suffix, num_
 # ---- refusals -------------------------------------------------------------------------------------------------------
 
 
-def test_unfinished_run_is_neither_lost_nor_mixed(tmp_path, embedder, source):
+def test_unfinished_run_is_neither_discarded_nor_mixed_with_another(tmp_path, embedder, source):
     out = tmp_path / "o.npz"
     dump(embedder, source, out, DumpOptions(shard=(1, 2), **SMALL))
     with pytest.raises(OutputError, match="finished blocks of an earlier run") as caught:
@@ -197,7 +197,7 @@ def test_unfinished_run_is_neither_lost_nor_mixed(tmp_path, embedder, source):
     assert out.read_bytes() == (tmp_path / "one.npz").read_bytes()
 
 
-def test_overwrite_forgets_an_unfinished_run(tmp_path, embedder, source):
+def test_overwrite_discards_an_unfinished_run(tmp_path, embedder, source):
     out = tmp_path / "o.npz"
     out.write_text("old")
     dump(embedder, source, out, DumpOptions(shard=(1, 2), overwrite=True, **SMALL))
@@ -209,7 +209,7 @@ def test_overwrite_forgets_an_unfinished_run(tmp_path, embedder, source):
 
 def test_merge_names_the_missing_shards(tmp_path, embedder, source):
     out = tmp_path / "o.npz"
-    with pytest.raises(OutputError, match="no parts"):
+    with pytest.raises(OutputError, match="no part files"):
         merge(out)
     dump(embedder, source, out, DumpOptions(shard=(2, 4), **SMALL))
     with pytest.raises(OutputError, match="shards 1/4, 3/4, 4/4") as caught:
@@ -229,12 +229,12 @@ def test_merge_names_the_missing_shards(tmp_path, embedder, source):
     [(None, None, False), ((1, 2), (2, 2), True), ((1, 2), (1, 2), False), ((1, 2), None, False)],
 )
 def test_two_writers_on_one_output(tmp_path, embedder, source, first, second, allowed):
-    from elmo.embed.dump.folder import PartsFolder
+    from elmo.embed.dump.part_folder import PartFolder
     from elmo.embed.dump.target import Target
 
     fcntl = pytest.importorskip("fcntl")
     assert fcntl
-    holder = PartsFolder(Target(path=tmp_path / "o.npz", format="npz"))
+    holder = PartFolder(Target(path=tmp_path / "o.npz", format="npz"))
     holder.lock(first)
     try:
         if allowed:
@@ -246,7 +246,7 @@ def test_two_writers_on_one_output(tmp_path, embedder, source, first, second, al
         holder.close()
 
 
-def test_places_that_cannot_be_written(tmp_path, embedder, source):
+def test_outputs_that_cannot_be_written(tmp_path, embedder, source):
     before = source.read_bytes()
     with pytest.raises(OutputError, match="is the input itself"):
         dump(embedder, source, source, DumpOptions(overwrite=True, format="npz"))
@@ -263,7 +263,7 @@ def test_places_that_cannot_be_written(tmp_path, embedder, source):
     with pytest.raises(OutputError, match="exists") as caught:
         dump(embedder, source, tmp_path / "o.npz")
     assert "--overwrite" in caught.value.hint
-    with pytest.raises(OutputError, match="exists"):  # nothing to resume: the file is not known to be ours
+    with pytest.raises(OutputError, match="exists"):  # nothing to resume: the file may be of another program
         dump(embedder, source, tmp_path / "o.npz", DumpOptions(resume=True))
     assert (tmp_path / "o.npz").read_text() == "precious"
     (tmp_path / "loop.npz").symlink_to(tmp_path / "loop.npz")
@@ -289,26 +289,26 @@ def test_inputs_that_cannot_be_read(tmp_path, embedder):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["bad.txt", "bomb.gz", "cut.gz", "loop"]
 
 
-def test_input_that_grows_is_noticed(tmp_path, embedder, source):
+def test_input_that_grows_is_an_error(tmp_path, embedder, source):
     growing = make_embedder()
-    after_calls(growing, 2, lambda: source.write_bytes(source.read_bytes() + b"One more line .\n"))
+    after_blocks(growing, 2, lambda: source.write_bytes(source.read_bytes() + b"One more line .\n"))
     with pytest.raises(DataError, match="changed while it was read"):
         dump(growing, source, tmp_path / "o.npz", DumpOptions(**SMALL))
     assert not (tmp_path / "o.npz").exists()
 
 
-def test_settings_that_contradict(tmp_path, embedder, source):
+def test_contradicting_options_are_errors(tmp_path, embedder, source):
     for text in ("9/8", "0/8"):
         with pytest.raises(ConfigError, match="shard is"):
             DumpOptions(shard=parse_shard(text))
     for text in ("1", "a/b", "1/", "-1/2", "1/2/3"):
         with pytest.raises(ConfigError, match="expected i/n"):
             parse_shard(text)
-    with pytest.raises(ConfigError, match="cannot be shared out"):
+    with pytest.raises(ConfigError, match="shards are not possible"):
         dump(make_embedder(state="carry"), source, tmp_path / "o.npz", DumpOptions(shard=(1, 2)))
     with pytest.raises(ConfigError, match="read only once"):
         dump(embedder, "-", tmp_path / "o.npz", DumpOptions(resume=True))
-    with pytest.raises(ConfigError, match="does not say which format"):
+    with pytest.raises(ConfigError, match="does not tell the output format"):
         dump(embedder, source, tmp_path / "o.bin")
     with pytest.raises(ConfigError, match="compresses jsonl only"):
         dump(embedder, source, tmp_path / "o.npz.gz")
@@ -321,13 +321,13 @@ def test_settings_that_contradict(tmp_path, embedder, source):
             DumpOptions(**{field: value})
 
 
-def test_disk_that_is_too_small_is_seen_first(tmp_path, embedder, source, monkeypatch):
-    said = []
+def test_disk_that_is_too_small_is_an_error_before_any_work(tmp_path, embedder, source, monkeypatch):
+    messages = []
     usage = shutil.disk_usage(tmp_path)
     monkeypatch.setattr(shutil, "disk_usage", lambda path: usage._replace(free=10_000))
     with pytest.raises(OutputError, match=r"needs about \d+ MB; 0 MB are free"):
-        dump(embedder, source, tmp_path / "o.npz", DumpOptions(**SMALL), say=said.append)
-    assert "tokens" in said[0]
+        dump(embedder, source, tmp_path / "o.npz", DumpOptions(**SMALL), say=messages.append)
+    assert "tokens" in messages[0]
     assert [path.name for path in tmp_path.iterdir()] == ["in.txt"]
     dump(embedder, source, tmp_path / "o.npz", DumpOptions(force=True, **SMALL))
     assert (tmp_path / "o.npz").exists()
@@ -338,13 +338,13 @@ def test_estimate_is_close(tmp_path, embedder, source):
     from elmo.embed.dump.part_file import Layout
 
     layout = Layout(num_kept=3, dim=embedder.dim, stacked=True, pooled=False, dtype="float32")
-    chance, words = random.Random(0), source.read_text().split()
-    text = "".join(" ".join(chance.choices(words, k=20)) + "\n" for _ in range(5000)).encode()
+    generator, words = random.Random(0), source.read_text().split()
+    text = "".join(" ".join(generator.choices(words, k=20)) + "\n" for _ in range(5000)).encode()
     for name, data, close in (("all.txt", text, 0.05), ("all.txt.gz", gzip.compress(text), 0.3)):
         (tmp_path / name).write_bytes(data)
-        found = estimate(tmp_path / name, SPLIT, layout, "npz", DumpOptions())
-        assert found.tokens == pytest.approx(len(text.split()), rel=close)
-        assert found.result_bytes == pytest.approx(4 * 3 * embedder.dim * len(text.split()), rel=close + 0.1)
+        size = estimate(tmp_path / name, SPLIT, layout, "npz", DumpOptions())
+        assert size.tokens == pytest.approx(len(text.split()), rel=close)
+        assert size.result_bytes == pytest.approx(4 * 3 * embedder.dim * len(text.split()), rel=close + 0.1)
 
 
 def test_warnings_about_the_text(tmp_path, embedder, caplog):

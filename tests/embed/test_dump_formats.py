@@ -1,4 +1,4 @@
-"""Every format of a bulk embedding, read back with its own library, equals what `embed` gives."""
+"""Every format of a bulk embedding, read back with its own library: the vectors equal those of `embed`."""
 
 from __future__ import annotations
 
@@ -81,11 +81,11 @@ def flat(arrays):
     texts = {name: bytes(arrays[name]).decode().split("\n")[:-1] for name in ("tokens", "lines")}
     assert texts["lines"] == LINES
     pooled = len(arrays["vectors"]) != arrays["offsets"][-1]
-    found = []
+    sentences = []
     for i, (a, b) in enumerate(zip(arrays["offsets"], arrays["offsets"][1:], strict=False)):
         rows = arrays["vectors"][i] if pooled else arrays["vectors"][a:b]
-        found.append((texts["tokens"][a:b], rows if pooled or rows.ndim == 2 else rows.transpose(1, 0, 2)))
-    return found
+        sentences.append((texts["tokens"][a:b], rows if pooled or rows.ndim == 2 else rows.transpose(1, 0, 2)))
+    return sentences
 
 
 def read_hdf5(path):
@@ -116,12 +116,12 @@ def read_parquet(path):
     assert table["text"].to_pylist() == LINES
     lead = (about["num_kept"],) if about["stacked"] else ()
     middle = () if about["pooled"] else (-1,)
-    found = []
+    stored = []
     for tokens, values in zip(table["tokens"].to_pylist(), table["vectors"], strict=True):
         array = np.asarray(values.values.to_numpy(zero_copy_only=False))
         shape = (*lead, *middle, about["dim"])
-        found.append((tokens, array.reshape(shape if array.size else (*lead, 0, about["dim"]))))
-    return found
+        stored.append((tokens, array.reshape(shape if array.size else (*lead, 0, about["dim"]))))
+    return stored
 
 
 READERS = {
@@ -140,15 +140,17 @@ def test_format_reads_back_as_embedded(tmp_path, embedder, source, suffix):
     for number, (layers, pool) in enumerate(CHOICES):
         out = tmp_path / f"o{number}{suffix}"
         dump(embedder, source, out, DumpOptions(layers=layers, pool=pool, **SMALL))
-        found = READERS[suffix](out)
-        assert len(found) == len(LINES)
-        for (tokens, vectors), sentence, wanted in zip(found, SENTENCES, expected(embedder, layers, pool), strict=True):
+        stored = READERS[suffix](out)
+        assert len(stored) == len(LINES)
+        for (tokens, vectors), sentence, expected_vectors in zip(
+            stored, SENTENCES, expected(embedder, layers, pool), strict=True
+        ):
             assert tokens == sentence
             if suffix == ".jsonl" and not sentence and not pool:
-                assert vectors.shape == wanted.shape[:-1]  # an empty list in JSON has no inner width
+                assert vectors.shape == expected_vectors.shape[:-1]  # an empty list in JSON has no inner width
                 continue
-            assert vectors.shape == wanted.shape
-            np.testing.assert_allclose(vectors, wanted, atol=2e-6)  # batches differ, so the last digits may
+            assert vectors.shape == expected_vectors.shape
+            np.testing.assert_allclose(vectors, expected_vectors, atol=2e-6)  # batches differ, so the last digits may
 
 
 @pytest.mark.parametrize("suffix", READERS)
@@ -212,10 +214,10 @@ def test_any_text_comes_back_from_jsonl(tmp_path, embedder, texts):
     out = tmp_path / "any.jsonl"
     dump(embedder, source, out, DumpOptions(layers="top", overwrite=True, block_lines=16))
     rows = [json.loads(line, parse_constant=pytest.fail) for line in out.read_text("ascii").splitlines()]
-    wanted = [text.removesuffix("\r") for text in texts]
-    if wanted:
-        wanted[0] = wanted[0].removeprefix("\ufeff")
-    assert [row["tokens"] for row in rows] == [text.split() if text.isprintable() else words(text) for text in wanted]
+    lines = [text.removesuffix("\r") for text in texts]
+    if lines:
+        lines[0] = lines[0].removeprefix("\ufeff")
+    assert [row["tokens"] for row in rows] == [text.split() if text.isprintable() else words(text) for text in lines]
 
 
 def words(text):
@@ -231,7 +233,7 @@ def test_json_numbers_give_the_same_floats_back(values):
     assert np.array_equal(np.array(row["vectors"], dtype=np.float32), vector)
 
 
-def test_json_has_null_for_what_it_cannot_say():
+def test_numbers_that_json_does_not_have_are_null():
     line = json_line(3, ["a"], np.array([1.5, np.nan, -np.inf], dtype=np.float32))
     assert line == b'{"line": 3, "tokens": ["a"], "vectors": [1.5,null,null]}\n'
 

@@ -1,4 +1,4 @@
-"""Vectors for people: shapes, order, and that a sentence's vectors depend on nothing but the sentence."""
+"""The embedder: shapes, order, and that the vectors of a sentence depend on that sentence alone."""
 
 from __future__ import annotations
 
@@ -13,10 +13,14 @@ import pytest
 import torch
 from golden import SENTENCES, golden_batches, golden_embedder, golden_model
 
+from elmo.embed.embedder import Embedder
 from elmo.embed.layer_choice import choose_layers
-from elmo.embed.run import chunks as sweep_module
+from elmo.embed.run import plain
 from elmo.errors import ConfigError
+from elmo.model.bilm import BiLM
 from elmo.model.mix import ScalarMix
+from elmo.text.batch import make_batch
+from elmo.text.indexer import ByteIndexer
 
 
 @pytest.fixture(scope="module")
@@ -35,30 +39,30 @@ def test_shapes_of_one_sentence_and_of_several(embedder) -> None:
 
 
 @pytest.mark.parametrize("empty", [[], [""], [[]], ["   "], ["", "word", []]])
-def test_empty_input_keeps_its_place(embedder, empty) -> None:
-    found = embedder.layers(empty)
-    assert len(found) == len(empty)
-    assert all(v.shape[0] == 3 and v.shape[2] == 32 and np.isfinite(v).all() for v in found)
+def test_empty_input_keeps_its_position(embedder, empty) -> None:
+    results = embedder.layers(empty)
+    assert len(results) == len(empty)
+    assert all(v.shape[0] == 3 and v.shape[2] == 32 and np.isfinite(v).all() for v in results)
     assert np.isfinite(embedder.encode(empty)).all()
 
 
 @pytest.mark.parametrize("kind", ["allennlp", "bilm-tf"])
-def test_carry_replays_the_reference(kind: str) -> None:
+def test_carry_reproduces_the_reference_vectors(kind: str) -> None:
     embedder = golden_embedder(kind, state="carry")
     for sentences, expected in golden_batches(kind):
-        for vectors, wanted in zip(embedder.embed(sentences, layers="top"), expected, strict=True):
-            np.testing.assert_allclose(vectors, wanted, atol=2e-6)
+        for actual, golden in zip(embedder.embed(sentences, layers="top"), expected, strict=True):
+            np.testing.assert_allclose(actual, golden, atol=2e-6)
 
 
 def test_carry_over_one_stream_equals_call_by_call() -> None:
     sentences = [s for batch, _ in golden_batches("allennlp") for s in batch]
     expected = [e for _, batch in golden_batches("allennlp") for e in batch]
-    found = golden_embedder("allennlp", state="carry").stream(sentences, layers="top", batch_size=3)
-    for vectors, wanted in zip(found, expected, strict=True):
-        np.testing.assert_allclose(vectors, wanted, atol=2e-6)
+    vectors = golden_embedder("allennlp", state="carry").stream(sentences, layers="top", batch_size=3)
+    for actual, golden in zip(vectors, expected, strict=True):
+        np.testing.assert_allclose(actual, golden, atol=2e-6)
 
 
-def test_carry_depends_on_the_past_until_it_is_reset() -> None:
+def test_carry_depends_on_earlier_sentences_until_the_reset() -> None:
     embedder = golden_embedder("allennlp", state="carry")
     first, second = embedder.embed(SENTENCES[0:1])[0], embedder.embed(SENTENCES[0:1])[0]
     assert np.abs(first - second).max() > 1e-2
@@ -70,13 +74,13 @@ def test_carry_depends_on_the_past_until_it_is_reset() -> None:
 @hypothesis.settings(max_examples=12)
 @hypothesis.given(seed=st.integers(0, 10**6), rows=st.integers(1, 64), tokens=st.sampled_from([8, 50, 8192]))
 def test_vectors_depend_on_the_sentence_alone(state: str, seed: int, rows: int, tokens: int) -> None:
-    chance = random.Random(seed)
+    rng = random.Random(seed)
     words = [w for s in SENTENCES for w in s]
-    sentences = [chance.choices(words, k=chance.choice([1, 2, 5, 30])) for _ in range(chance.randint(1, 12))]
+    sentences = [rng.choices(words, k=rng.choice([1, 2, 5, 30])) for _ in range(rng.randint(1, 12))]
     embedder = golden_embedder("allennlp", state=state)
     together = embedder.layers(sentences, batch_size=rows, max_tokens=tokens)
     order = list(range(len(sentences)))
-    chance.shuffle(order)
+    rng.shuffle(order)
     shuffled = embedder.layers([sentences[i] for i in order])
     for place, i in enumerate(order):
         alone = golden_embedder("allennlp", state=state).layers([sentences[i]])[0]
@@ -86,17 +90,17 @@ def test_vectors_depend_on_the_sentence_alone(state: str, seed: int, rows: int, 
 
 @pytest.mark.parametrize("state", ["reset", "warm"])
 @pytest.mark.parametrize("kernels", ["", "torch", "off"])
-def test_boundaries_that_nobody_asked_for_change_no_word(kernels: str, state: str, monkeypatch) -> None:
+def test_vectors_are_equal_with_and_without_boundaries_in_the_result(kernels: str, state: str, monkeypatch) -> None:
     monkeypatch.setenv("ELMO_KERNELS", kernels)
     embedder = golden_embedder("allennlp", state=state)
-    found = embedder.layers(SENTENCES)  # a twin does not read the boundaries again for every sentence
-    for group, layers in embedder.run(SENTENCES, choose_layers("all", 3)):  # here they are asked for
+    vectors = embedder.layers(SENTENCES)  # the kernels read the boundaries once, not once per sentence
+    for group, layers in embedder.run(SENTENCES, choose_layers("all", 3)):  # includes the boundaries
         for row, number in enumerate(group):
-            whole = layers[:, row, 1 : len(SENTENCES[number]) + 1].numpy()
-            np.testing.assert_allclose(found[number], whole, atol=1e-6)
+            inner = layers[:, row, 1 : len(SENTENCES[number]) + 1].numpy()
+            np.testing.assert_allclose(vectors[number], inner, atol=1e-6)
 
 
-def test_repeated_calls_are_equal_to_the_bit(embedder) -> None:
+def test_repeated_calls_are_equal_bit_for_bit(embedder) -> None:
     first = embedder.layers(SENTENCES)
     for _ in range(3):
         for a, b in zip(first, embedder.layers(SENTENCES), strict=True):
@@ -104,8 +108,8 @@ def test_repeated_calls_are_equal_to_the_bit(embedder) -> None:
 
 
 def test_warm_differs_from_reset_and_is_fixed() -> None:
-    warm, again = (golden_embedder("allennlp", state="warm").embed("The cat .") for _ in range(2))
-    np.testing.assert_array_equal(warm, again)
+    warm, repeated = (golden_embedder("allennlp", state="warm").embed("The cat .") for _ in range(2))
+    np.testing.assert_array_equal(warm, repeated)
     assert np.abs(warm - golden_embedder("allennlp").embed("The cat .")).max() > 1e-3
 
 
@@ -122,7 +126,7 @@ def test_one_and_two_threads_agree(embedder) -> None:
         np.testing.assert_allclose(a, b, atol=1e-5)
 
 
-def test_eight_threads_of_callers_get_their_own_vectors(embedder) -> None:
+def test_eight_threads_that_share_an_embedder_get_their_own_vectors(embedder) -> None:
     expected = embedder.layers(SENTENCES)
     wrong: list[int] = []
 
@@ -175,12 +179,12 @@ def test_pooling_counts_real_tokens_only(embedder) -> None:
         embedder.encode(["a"], pooling="median")
 
 
-def test_a_long_document_in_chunks_is_the_document_whole(monkeypatch) -> None:
+def test_a_long_document_is_the_same_in_chunks(monkeypatch) -> None:
     words = [w for s in SENTENCES for w in s] * 40
-    whole = golden_embedder("allennlp").layers([words, ["short"]])
-    monkeypatch.setattr(sweep_module, "CHUNK_TOKENS", 64)
+    at_once = golden_embedder("allennlp").layers([words, ["short"]])
+    monkeypatch.setattr(plain, "CHUNK_TOKENS", 64)
     chunked = golden_embedder("allennlp").layers([words, ["short"]])
-    for a, b in zip(whole, chunked, strict=True):
+    for a, b in zip(at_once, chunked, strict=True):
         np.testing.assert_allclose(a, b, atol=1e-5)
 
 
@@ -194,29 +198,32 @@ def test_the_word_cache_is_bounded_and_changes_nothing() -> None:
     assert len(large.words) == 202
 
 
-def test_a_word_is_computed_once(monkeypatch) -> None:
+@pytest.mark.parametrize("kernels", ["", "off"])
+def test_a_word_is_encoded_once(kernels, monkeypatch) -> None:
+    monkeypatch.setenv("ELMO_KERNELS", kernels)
     embedder = golden_embedder("allennlp")
-    seen: list[int] = []
-    encode = embedder.words._encode
-    monkeypatch.setattr(embedder.words, "_encode", lambda rows: seen.append(len(rows)) or encode(rows))
+    encoder, encoded = embedder.words.encoder, []
+    encode_boundaries, encode_words = encoder.encode_boundaries, encoder.encode_words
+    monkeypatch.setattr(encoder, "encode_boundaries", lambda: encoded.append("boundaries") or encode_boundaries())
+    monkeypatch.setattr(encoder, "encode_words", lambda words: encoded.extend(words) or encode_words(words))
     embedder.embed([["a", "b", "a"], ["b", "c"]])
     embedder.embed([["c", "a", "d"]])
-    assert sum(seen) == 2 + 3 + 1  # two boundaries, then each distinct word once
+    assert sorted(encoded) == ["a", "b", "boundaries", "c", "d"]
 
 
-def test_huge_tokens_are_cut_not_kept() -> None:
+def test_huge_tokens_are_cut_and_not_stored() -> None:
     embedder = golden_embedder("allennlp")
     huge = "x" * 1_000_000
     np.testing.assert_allclose(embedder.embed([[huge]])[0], embedder.embed([["x" * 48]])[0], atol=1e-6)
-    assert sum(len(key) for key in embedder.words._known) < 300
+    assert sum(len(key) for key in embedder.words._vectors) < 300
 
 
 @pytest.mark.parametrize("kernels", ["", "off"])
-def test_a_word_that_is_kept_keeps_no_other_in_memory(kernels, monkeypatch) -> None:
+def test_a_cached_word_keeps_no_other_word_in_memory(kernels, monkeypatch) -> None:
     monkeypatch.setenv("ELMO_KERNELS", kernels)
     embedder = golden_embedder("allennlp")
     embedder.embed([[f"word{n}" for n in range(50)]])
-    for vector in embedder.words._known.values():
+    for vector in embedder.words._vectors.values():
         assert torch.as_tensor(vector).untyped_storage().nbytes() == 4 * len(vector)
 
 
@@ -224,9 +231,9 @@ def test_dtypes_are_chosen_by_name() -> None:
     exact = golden_embedder("allennlp", dtype="float64").layers([SENTENCES[0]])[0]
     assert exact.dtype == np.float64
     np.testing.assert_allclose(golden_embedder("allennlp").layers([SENTENCES[0]])[0], exact, atol=1e-5)
-    rough = golden_embedder("allennlp", dtype="bfloat16").layers([SENTENCES[0]])[0]
-    assert rough.dtype == np.float32
-    assert 1e-4 < np.abs(rough - exact).max() < 0.5
+    rounded = golden_embedder("allennlp", dtype="bfloat16").layers([SENTENCES[0]])[0]
+    assert rounded.dtype == np.float32
+    assert 1e-4 < np.abs(rounded - exact).max() < 0.5
     with pytest.raises(ConfigError, match="dtype"):
         golden_embedder("allennlp", dtype="int3")
 
@@ -236,7 +243,7 @@ def test_choosing_all_layers_copies_nothing() -> None:
     assert choose_layers("all", 3).apply(layers).data_ptr() == layers.data_ptr()
 
 
-def test_special_looking_tokens_are_text(embedder) -> None:
+def test_tokens_that_look_like_symbols_are_text(embedder) -> None:
     begin = golden_model("allennlp").token_encoder(torch.from_numpy(embedder.indexer.begin)[None])[0]
     assert np.abs(embedder.embed([["<S>"]], layers=0)[0][0, :16] - begin.detach().numpy()).max() > 1e-3
 
@@ -248,7 +255,7 @@ def test_sizes_below_one_are_refused(state: str, wrong: dict[str, object]) -> No
         golden_embedder("allennlp", state=state).embed(["a b", "c"], **wrong)
 
 
-def test_other_wrong_wishes_are_refused() -> None:
+def test_other_wrong_arguments_are_refused() -> None:
     with pytest.raises(ConfigError, match="cache_words"):
         golden_embedder("allennlp", cache_words=-1)
     with pytest.raises(ConfigError, match="pooling"):
@@ -260,14 +267,35 @@ def test_other_wrong_wishes_are_refused() -> None:
 
 def test_a_copy_in_another_process_gives_the_same_vectors() -> None:
     embedder = golden_embedder("allennlp", state="warm")
-    twin = pickle.loads(pickle.dumps(embedder))
-    np.testing.assert_array_equal(twin.embed("The cat sat ."), embedder.embed("The cat sat ."))
+    duplicate = pickle.loads(pickle.dumps(embedder))
+    np.testing.assert_array_equal(duplicate.embed("The cat sat ."), embedder.embed("The cat sat ."))
 
 
 @pytest.mark.parametrize("kernels", ["", "off"])
-def test_torch_vectors_can_be_learned_from(kernels: str, monkeypatch) -> None:
+def test_torch_vectors_can_be_trained_on(kernels: str, monkeypatch) -> None:
     monkeypatch.setenv("ELMO_KERNELS", kernels)
     (vectors,) = golden_embedder("allennlp").embed([["The", "cat"]], output="torch")
     weight = torch.ones(32, requires_grad=True)
     (vectors @ weight).sum().backward()
     assert weight.grad is not None
+
+
+def gelu_model() -> BiLM:
+    """A model whose character network has an activation that the compiled CPU kernels do not have."""
+    model = golden_model("allennlp")
+    assert model.token_encoder.chars is not None
+    model.token_encoder.chars.activation = torch.nn.functional.gelu
+    return model
+
+
+def test_an_activation_that_a_kernel_lacks_is_not_computed_as_another() -> None:
+    model = gelu_model()
+    batch = make_batch([SENTENCES[0]], ByteIndexer())
+    expected = model(torch.from_numpy(batch.ids)).layers[:, 0, 1:-1].detach().numpy()
+    vectors = Embedder(model, ByteIndexer()).layers([SENTENCES[0]])[0]
+    np.testing.assert_allclose(vectors, expected, atol=1e-5)
+
+
+def test_int8_refuses_a_model_that_its_kernels_do_not_support() -> None:
+    with pytest.raises(ConfigError, match="int8"):
+        Embedder(gelu_model(), ByteIndexer(), dtype="int8")

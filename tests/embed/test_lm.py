@@ -1,4 +1,4 @@
-"""The language model's view against the oracle: scores, perplexity, substitutes, bounded memory."""
+"""The language model against the oracle: scores, perplexity, substitutes, bounded memory."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ VOCAB = ["<S>", "</S>", "<UNK>", "the", "bank", "of", "river", "was", ".", "one"
 
 
 def model_with_softmax(seed: int):
-    """A random biLM with a random softmax over VOCAB, as an embedder and as the oracle's arrays."""
+    """A random biLM with a random softmax over VOCAB, as an embedder and as arrays for the oracle."""
     options, weights, plain = random_bilm(seed, char_input=True, bidirectional=True)
     model = BiLM(dataclasses.replace(plain.config, head=HeadConfig(vocab_size=len(VOCAB))))
     model.load_state_dict(plain.state_dict(), strict=False)
@@ -47,51 +47,51 @@ def test_scores_agree_with_the_oracle(seed: int) -> None:
         assert scores.log_prob == pytest.approx((forward.sum() + backward.sum()) / 2, abs=1e-3)
 
 
-def test_perplexity_is_what_its_definition_says() -> None:
+def test_perplexity_follows_its_definition() -> None:
     options, weights, W, b, embedder = model_with_softmax(1)
-    found = LanguageModel(embedder).perplexity([*SENTENCES, ""])
+    perplexity = LanguageModel(embedder).perplexity([*SENTENCES, ""])
     expected = [oracle.lm_log_probs(options, weights, tokens, VOCAB, W, b)[:2] for tokens in SENTENCES]
     forward = -np.concatenate([f for f, _ in expected]).mean()
     backward = -np.concatenate([f for _, f in expected]).mean()
-    assert found.forward == pytest.approx(math.exp(forward), rel=1e-4)
-    assert found.backward == pytest.approx(math.exp(backward), rel=1e-4)
-    assert found.mean == pytest.approx(math.sqrt(found.forward * found.backward), rel=1e-6)
-    assert found.num_words == sum(map(len, SENTENCES))
-    assert found.num_predictions == found.num_words + len(SENTENCES)
-    assert found.num_unknown == sum(w not in VOCAB for s in SENTENCES for w in s)
-    assert "state reset" in found.definition
+    assert perplexity.forward == pytest.approx(math.exp(forward), rel=1e-4)
+    assert perplexity.backward == pytest.approx(math.exp(backward), rel=1e-4)
+    assert perplexity.mean == pytest.approx(math.sqrt(perplexity.forward * perplexity.backward), rel=1e-6)
+    assert perplexity.num_words == sum(map(len, SENTENCES))
+    assert perplexity.num_predictions == perplexity.num_words + len(SENTENCES)
+    assert perplexity.num_unknown == sum(w not in VOCAB for s in SENTENCES for w in s)
+    assert "state reset" in perplexity.definition
 
 
-def test_substitutes_are_the_likeliest_of_both_directions() -> None:
+def test_substitutes_are_the_most_probable_words_of_both_directions() -> None:
     options, weights, W, b, embedder = model_with_softmax(2)
     tokens = SENTENCES[0]
-    (found,) = LanguageModel(embedder).substitutes(tokens, 1, k=5)
+    (substitutes,) = LanguageModel(embedder).substitutes(tokens, 1, k=5)
     layers, _ = oracle.run(options, weights, [tokens])
     P = W.shape[1]
     total = np.zeros(len(VOCAB))
-    for state in (layers[0][-1, 1, :P], layers[0][-1, 3, P:]):  # before and after the word at place 1
+    for state in (layers[0][-1, 1, :P], layers[0][-1, 3, P:]):  # before and after the word at position 1
         logits = W @ state + b
         total += logits - np.log(np.exp(logits).sum())
     best = [i for i in np.argsort(-total) if VOCAB[i] not in ("<S>", "</S>", "<UNK>")][:5]
-    assert [s.word for s in found] == [VOCAB[i] for i in best]
-    np.testing.assert_allclose([s.log_prob for s in found], total[best], atol=1e-4)
+    assert [s.word for s in substitutes] == [VOCAB[i] for i in best]
+    np.testing.assert_allclose([s.log_prob for s in substitutes], total[best], atol=1e-4)
     assert len(LanguageModel(embedder).substitutes(tokens, k=2)) == len(tokens)
 
 
-def test_vocabulary_blocks_do_not_change_anything() -> None:
+def test_vocabulary_blocks_do_not_change_the_result() -> None:
     head = SoftmaxHead(1000, 16)
     hidden, targets = torch.randn(7, 16), torch.randint(0, 1000, (7,))
     with torch.no_grad():
         expected = torch.log_softmax(hidden @ head.weight.t() + head.bias, dim=-1)
-        found = head.log_probs(hidden, targets, block=37)
+        log_probs = head.log_probs(hidden, targets, block=37)
         values, ids = head.best([hidden, hidden], 10, block=37)
-    torch.testing.assert_close(found, expected.gather(1, targets[:, None])[:, 0], atol=1e-5, rtol=0)
-    wanted, where = (2 * expected).topk(10)
-    torch.testing.assert_close(values, wanted, atol=1e-4, rtol=0)
-    assert torch.equal(ids, where)
+    torch.testing.assert_close(log_probs, expected.gather(1, targets[:, None])[:, 0], atol=1e-5, rtol=0)
+    expected_values, expected_ids = (2 * expected).topk(10)
+    torch.testing.assert_close(values, expected_values, atol=1e-4, rtol=0)
+    assert torch.equal(ids, expected_ids)
 
 
-def test_a_model_without_a_softmax_says_so() -> None:
+def test_a_model_without_a_softmax_is_refused() -> None:
     with pytest.raises(WeightsError, match="no softmax"):
         LanguageModel(golden_embedder("allennlp"))
 
@@ -99,28 +99,27 @@ def test_a_model_without_a_softmax_says_so() -> None:
 def test_a_vocabulary_of_another_size_is_refused() -> None:
     *_, embedder = model_with_softmax(0)
     embedder.vocab = Vocabulary(VOCAB[:-1])
-    with pytest.raises(WeightsError, match="11 words and the vocabulary 10 words"):
+    with pytest.raises(WeightsError, match="11 words and the vocabulary has 10"):
         LanguageModel(embedder)
 
 
-def test_a_place_outside_the_sentence_is_refused() -> None:
+def test_a_position_outside_the_sentence_is_refused() -> None:
     *_, embedder = model_with_softmax(0)
-    with pytest.raises(ConfigError, match="position 9"):
+    with pytest.raises(ConfigError, match="position is 9"):
         LanguageModel(embedder).substitutes("the bank .", 9)
 
 
-def test_carried_state_carries_from_sentence_to_sentence() -> None:
+def test_carried_state_continues_from_sentence_to_sentence() -> None:
     options, weights, W, b, embedder = model_with_softmax(3)
     embedder.state = "carry"
     sentences = [SENTENCES[0], SENTENCES[2], SENTENCES[3]]
-    layers, _ = [], None
-    state = None
-    for tokens in sentences:  # one row, as running text
-        found, state = oracle.run(options, weights, [tokens], state)
-        layers.append(found[0])
+    layers, state = [], None
+    for tokens in sentences:  # one row of running text
+        rows, state = oracle.run(options, weights, [tokens], state)
+        layers.append(rows[0])
     P = W.shape[1]
     for scores, tokens, expected in zip(LanguageModel(embedder).scores(sentences), sentences, layers, strict=True):
         logits = expected[-1, : len(tokens) + 1, :P] @ W.T + b
-        wanted = [VOCAB.index(t) if t in VOCAB else 2 for t in tokens] + [1]
+        targets = [VOCAB.index(t) if t in VOCAB else 2 for t in tokens] + [1]
         log_probs = logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
-        np.testing.assert_allclose(scores.forward, log_probs[np.arange(len(wanted)), wanted], atol=1e-4)
+        np.testing.assert_allclose(scores.forward, log_probs[np.arange(len(targets)), targets], atol=1e-4)

@@ -1,4 +1,4 @@
-"""The CPU twins against the plain biLM: fresh random models of odd shapes, sentences of odd lengths, all states."""
+"""The CPU implementations against plain PyTorch: random models of odd shapes, sentences of odd lengths, all states."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ from elmo.kernels.cpu.abi import has_dtype
 from elmo.kernels.cpu.build import CannotBuild
 from elmo.kernels.cpu.native import NativeBiLM
 from elmo.kernels.cpu.pytorch import TorchBiLM
-from elmo.kernels.cpu.request import States, make_work
+from elmo.kernels.cpu.request import StateArrays, make_request
 from elmo.kernels.cpu.slots import plan_slots
 from elmo.model.bilm import BiLM
 from elmo.model.config import BiLMConfig, CharConfig, LSTMConfig, WordConfig
 from elmo.model.lstm import State
 
 ROOT = Path(__file__).resolve().parents[2]
-SAME = 2e-5  # float32 sums in another order, through three layers and sixty steps
-TWINS = ("native", "avx2", "torch")
+TOLERANCE = 2e-5  # float32 sums in another order, through three layers and sixty steps
+IMPLEMENTATIONS = ("native", "avx2", "torch")
 NATIVE = ("native", "avx2")
 
 
-def environment(twin: str) -> contextlib.AbstractContextManager[None]:
-    return kernels.kernels_set_to("" if twin == "native" else twin)
+def environment(implementation: str) -> contextlib.AbstractContextManager[None]:
+    return kernels.kernels_set_to("" if implementation == "native" else implementation)
 
 
 @contextlib.contextmanager
@@ -49,21 +49,21 @@ def threads(count: int) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def why_not(twin: str, dtype: str) -> str:
-    if twin == "torch":
+def missing_reason(implementation: str, dtype: str) -> str:
+    if implementation == "torch":
         return ""
-    with environment(twin):
+    with environment(implementation):
         try:
             return "" if has_dtype(dtype) else f"this processor has no {dtype} products"
         except CannotBuild as error:
             return str(error)
 
 
-def make_twin(twin: str, model: BiLM, dtype: str = "float32") -> NativeBiLM | TorchBiLM:
-    if reason := why_not(twin, dtype):
+def make_kernels(implementation: str, model: BiLM, dtype: str = "float32") -> NativeBiLM | TorchBiLM:
+    if reason := missing_reason(implementation, dtype):
         pytest.skip(reason)
-    with environment(twin):
-        return TorchBiLM(model, dtype) if twin == "torch" else NativeBiLM(model, dtype)
+    with environment(implementation):
+        return TorchBiLM(model, dtype) if implementation == "torch" else NativeBiLM(model, dtype)
 
 
 def make_model(config: BiLMConfig, seed: int = 0, scale: float = 1.0) -> BiLM:
@@ -84,7 +84,7 @@ def words_only(P: int, num_words: int = 40) -> dict:
 
 
 def plain(model: BiLM, table: np.ndarray, sentence: np.ndarray, state: State) -> tuple[np.ndarray, State]:
-    """All layers (L + 1, n, D) of one sentence of table rows, by the plain path, and the state after it."""
+    """All layers (L + 1, n, D) of one sentence of table rows in plain PyTorch, and the state after it."""
     tokens = torch.from_numpy(table[sentence])[None]  # (1, n, P)
     output = model.contextualize(tokens, torch.ones(1, len(sentence), dtype=torch.bool), state)
     return output.layers[:, 0].numpy(), output.state
@@ -100,17 +100,18 @@ def make_sentences(lengths: list[int], num_words: int, seed: int = 0) -> list[np
     return [rng.integers(0, num_words, n) for n in lengths]
 
 
-def check_against_plain(model: BiLM, twin: NativeBiLM | TorchBiLM, lengths: list[int], seed: int, rows: str) -> None:
-    """rows: whose state the sentences start from: zero, one for all, or each its own."""
+def check_against_plain(model: BiLM, bilm: NativeBiLM | TorchBiLM, lengths: list[int], seed: int, rows: str) -> None:
+    """rows: the initial state: "zero", "one" for all sentences, or one for "each"."""
     config, rng = model.config, np.random.default_rng(seed)
     table, sentences = make_table(model, 17, seed), make_sentences(lengths, 17, seed)
     shape = (config.num_directions, config.lstm.num_layers, {"zero": 1, "one": 1, "each": len(lengths)}[rows])
     h = rng.uniform(-1, 1, (*shape, config.lstm.proj_dim)).astype(np.float32) * (rows != "zero")
     c = rng.uniform(-1, 1, (*shape, config.lstm.cell_dim)).astype(np.float32) * (rows != "zero")
-    initial = None if rows == "zero" else States(h=h, c=c)
+    initial = None if rows == "zero" else StateArrays(h=h, c=c)
     mix = np.eye(config.num_layers, dtype=np.float32)
-    found = twin.contextualize(make_work(table, sentences, mix, boundaries=True, initial=initial, want_state=True))
-    assert found.state is not None
+    request = make_request(table, sentences, mix, boundaries=True, initial=initial, want_state=True)
+    result = bilm.contextualize(request)
+    assert result.state is not None
     start = 0
     for number, sentence in enumerate(sentences):
         if not len(sentence):
@@ -118,11 +119,11 @@ def check_against_plain(model: BiLM, twin: NativeBiLM | TorchBiLM, lengths: list
         row = slice(number, number + 1) if rows == "each" else slice(0, 1)
         state = State(torch.from_numpy(h[:, :, row]), torch.from_numpy(c[:, :, row]))
         layers, after = plain(model, table, sentence, state)
-        np.testing.assert_allclose(found.out[:, start : start + len(sentence)], layers, atol=SAME, rtol=0)
-        np.testing.assert_allclose(found.state.h[:, :, number], after.h[:, :, 0], atol=SAME, rtol=0)
-        np.testing.assert_allclose(found.state.c[:, :, number], after.c[:, :, 0], atol=SAME, rtol=0)
+        np.testing.assert_allclose(result.out[:, start : start + len(sentence)], layers, atol=TOLERANCE, rtol=0)
+        np.testing.assert_allclose(result.state.h[:, :, number], after.h[:, :, 0], atol=TOLERANCE, rtol=0)
+        np.testing.assert_allclose(result.state.c[:, :, number], after.c[:, :, 0], atol=TOLERANCE, rtol=0)
         start += len(sentence)
-    assert start == found.out.shape[1]
+    assert start == result.out.shape[1]
 
 
 clips = st.sampled_from([None, 0.05, 0.5, 3.0])
@@ -143,7 +144,7 @@ def lstm_configs(draw: st.DrawFn) -> LSTMConfig:
     )
 
 
-@pytest.mark.parametrize("twin", TWINS)
+@pytest.mark.parametrize("implementation", IMPLEMENTATIONS)
 @settings(max_examples=25)
 @given(
     lstm=lstm_configs(),
@@ -152,154 +153,160 @@ def lstm_configs(draw: st.DrawFn) -> LSTMConfig:
     rows=st.sampled_from(["zero", "one", "each"]),
     seed=st.integers(0, 1000),
 )
-def test_layers_and_states_are_the_plain_ones(twin, lstm, bidirectional, lengths, rows, seed):
+def test_layers_and_states_equal_plain_pytorch(implementation, lstm, bidirectional, lengths, rows, seed):
     config = BiLMConfig(lstm=lstm, bidirectional=bidirectional, **words_only(lstm.proj_dim))
     model = make_model(config, seed)
-    check_against_plain(model, make_twin(twin, model), lengths, seed, rows if lengths else "zero")
+    check_against_plain(model, make_kernels(implementation, model), lengths, seed, rows if lengths else "zero")
 
 
-@pytest.mark.parametrize("twin", TWINS)
-def test_large_dimensions_are_computed_in_blocks(twin):
+@pytest.mark.parametrize("implementation", IMPLEMENTATIONS)
+def test_large_dimensions_are_computed_in_blocks(implementation):
     lstm = LSTMConfig(cell_dim=1100, proj_dim=530)
     model = make_model(BiLMConfig(lstm=lstm, **words_only(530)))
-    check_against_plain(model, make_twin(twin, model), [7, 3], 0, "one")
+    check_against_plain(model, make_kernels(implementation, model), [7, 3], 0, "one")
 
 
-@pytest.mark.parametrize("twin", TWINS)
-def test_more_sentences_than_slots_and_more_steps_than_a_chunk(twin):
+@pytest.mark.parametrize("implementation", IMPLEMENTATIONS)
+def test_more_sentences_than_slots_and_more_steps_than_a_chunk(implementation):
     model = make_model(BiLMConfig(lstm=LSTMConfig(cell_dim=40, proj_dim=24), **words_only(24)))
     lengths = np.random.default_rng(0).integers(0, 40, 230).tolist()
-    check_against_plain(model, make_twin(twin, model), lengths, 1, "each")
+    check_against_plain(model, make_kernels(implementation, model), lengths, 1, "each")
 
 
-@pytest.mark.parametrize("twin", TWINS)
-def test_saturated_gates_stay_finite_and_plain(twin):
+@pytest.mark.parametrize("implementation", IMPLEMENTATIONS)
+def test_saturated_gates_stay_finite_and_equal_plain_pytorch(implementation):
     model = make_model(BiLMConfig(lstm=LSTMConfig(cell_dim=48, proj_dim=32), **words_only(32)))
     table, sentences = 300 * make_table(model, 9), make_sentences([11, 4], 9)
-    got = make_twin(twin, model).contextualize(make_work(table, sentences, np.eye(3), boundaries=True)).out
-    want = [plain(model, table, s, model.zero_state(1))[0] for s in sentences]
-    assert np.isfinite(got).all()
-    # the gates' sums are in the hundreds, where float32 steps by 3e-5
-    np.testing.assert_allclose(got, np.concatenate(want, axis=1), atol=5e-4, rtol=0)
+    actual = (
+        make_kernels(implementation, model)
+        .contextualize(make_request(table, sentences, np.eye(3), boundaries=True))
+        .out
+    )
+    expected = [plain(model, table, s, model.zero_state(1))[0] for s in sentences]
+    assert np.isfinite(actual).all()
+    # the sums of the gates are in the hundreds, where neighbouring float32 values differ by 3e-5
+    np.testing.assert_allclose(actual, np.concatenate(expected, axis=1), atol=5e-4, rtol=0)
 
 
-@pytest.mark.parametrize("twin", TWINS)
+@pytest.mark.parametrize("implementation", IMPLEMENTATIONS)
 @settings(max_examples=10)
 @given(
     weights=st.lists(st.lists(st.sampled_from([0.0, 1.0, 0.25, -2.0]), min_size=3, max_size=3), min_size=1, max_size=4),
     boundaries=st.booleans(),
 )
-def test_mixes_are_weighted_layers_of_the_tokens_asked_for(twin, weights, boundaries):
+def test_results_are_weighted_layers_of_the_requested_tokens(implementation, weights, boundaries):
     model = make_model(BiLMConfig(lstm=LSTMConfig(cell_dim=20, proj_dim=9), **words_only(9)))
     table, sentences = make_table(model, 9), make_sentences([5, 0, 2, 8], 9)
     mix = np.array(weights, dtype=np.float32)
-    work = make_work(table, sentences, mix, boundaries=boundaries)
-    got = make_twin(twin, model).contextualize(work).out
+    request = make_request(table, sentences, mix, boundaries=boundaries)
+    actual = make_kernels(implementation, model).contextualize(request).out
     inner = slice(None) if boundaries else slice(1, -1)
     layers = [plain(model, table, s, model.zero_state(1))[0][:, inner] for s in sentences if len(s)]
-    want = np.einsum("kl,lnd->knd", mix, np.concatenate(layers, axis=1))
-    np.testing.assert_allclose(got, want, atol=SAME, rtol=0)
+    expected = np.einsum("kl,lnd->knd", mix, np.concatenate(layers, axis=1))
+    np.testing.assert_allclose(actual, expected, atol=TOLERANCE, rtol=0)
 
 
 @pytest.mark.parametrize("boundaries", [True, False])
-@pytest.mark.parametrize("twin", TWINS)
-def test_padded_results_are_the_same_with_zeros_between(twin, boundaries):
+@pytest.mark.parametrize("implementation", IMPLEMENTATIONS)
+def test_padded_results_are_equal_with_zeros_between_sentences(implementation, boundaries):
     model = make_model(BiLMConfig(lstm=LSTMConfig(cell_dim=20, proj_dim=9), **words_only(9)))
-    fast, table, sentences = make_twin(twin, model), make_table(model, 9), make_sentences([5, 0, 2, 8], 9)
-    flat = fast.contextualize(make_work(table, sentences, np.eye(3), boundaries=boundaries)).out
-    work = make_work(table, sentences, np.eye(3), boundaries=boundaries, pad_to=8)
-    padded = fast.contextualize(work).out.reshape(3, 4, 8, 18)
+    bilm, table, sentences = make_kernels(implementation, model), make_table(model, 9), make_sentences([5, 0, 2, 8], 9)
+    flat = bilm.contextualize(make_request(table, sentences, np.eye(3), boundaries=boundaries)).out
+    request = make_request(table, sentences, np.eye(3), boundaries=boundaries, pad_to=8)
+    padded = bilm.contextualize(request).out.reshape(3, 4, 8, 18)
     cut = 0 if boundaries else 2
     parts = [padded[:, row, : max(len(s) - cut, 0)] for row, s in enumerate(sentences)]
     np.testing.assert_allclose(np.concatenate(parts, axis=1), flat, atol=1e-6, rtol=0)
     assert all((padded[:, row, max(len(s) - cut, 0) :] == 0).all() for row, s in enumerate(sentences))
 
 
-@pytest.mark.parametrize("twin", TWINS)
-def test_results_are_written_into_the_array_given(twin):
+@pytest.mark.parametrize("implementation", IMPLEMENTATIONS)
+def test_results_are_written_to_the_given_array(implementation):
     model = make_model(BiLMConfig(lstm=LSTMConfig(cell_dim=20, proj_dim=9), **words_only(9)))
     out = np.full((3, 7, 18), np.nan, dtype=np.float32)
-    work = make_work(make_table(model, 9), make_sentences([4, 3], 9), np.eye(3), boundaries=True, out=out)
-    assert make_twin(twin, model).contextualize(work).out is out
+    request = make_request(make_table(model, 9), make_sentences([4, 3], 9), np.eye(3), boundaries=True, out=out)
+    assert make_kernels(implementation, model).contextualize(request).out is out
     assert np.isfinite(out).all()
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int8"])
-@pytest.mark.parametrize("twin", NATIVE)
-def test_a_sentence_does_not_depend_on_its_company_bit_for_bit(twin, dtype):
+@pytest.mark.parametrize("implementation", NATIVE)
+def test_a_sentence_is_independent_of_other_sentences_bit_for_bit(implementation, dtype):
     model = make_model(BiLMConfig(lstm=LSTMConfig(cell_dim=75, proj_dim=37), **words_only(37)))
-    fast, table = make_twin(twin, model, dtype), make_table(model, 700)
+    bilm, table = make_kernels(implementation, model, dtype), make_table(model, 700)
     sentences = make_sentences(np.random.default_rng(2).integers(1, 30, 150).tolist(), 700)
     mix = np.eye(3, dtype=np.float32)
-    alone = [fast.contextualize(make_work(table, [s], mix, boundaries=True)).out for s in sentences]
+    alone = [bilm.contextualize(make_request(table, [s], mix, boundaries=True)).out for s in sentences]
     order = np.random.default_rng(3).permutation(len(sentences))
     for number in (1, 2, 5):
         with threads(number):
             shuffled = [sentences[i] for i in order]
-            together = fast.contextualize(make_work(table, shuffled, mix, boundaries=True)).out
+            together = bilm.contextualize(make_request(table, shuffled, mix, boundaries=True)).out
         assert np.array_equal(together, np.concatenate([alone[i] for i in order], axis=1))
 
 
-@pytest.mark.parametrize("twin", NATIVE)
-def test_input_products_that_were_forgotten_come_back_the_same(twin, monkeypatch):
+@pytest.mark.parametrize("implementation", NATIVE)
+def test_evicted_input_products_are_recomputed_bit_for_bit(implementation, monkeypatch):
     model = make_model(BiLMConfig(lstm=LSTMConfig(cell_dim=75, proj_dim=37), **words_only(37)))
-    work = make_work(make_table(model, 3000), make_sentences([40] * 150, 3000), np.eye(3, dtype=np.float32))
-    fast = make_twin(twin, model)
-    remembered = fast.contextualize(work).out
+    request = make_request(make_table(model, 3000), make_sentences([40] * 150, 3000), np.eye(3, dtype=np.float32))
+    bilm = make_kernels(implementation, model)
+    cached = bilm.contextualize(request).out
     monkeypatch.setattr("elmo.kernels.cpu.native.INPUT_PRODUCT_BYTES", 0)
-    assert np.array_equal(fast.contextualize(work).out, remembered)
+    assert np.array_equal(bilm.contextualize(request).out, cached)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int8"])
-@pytest.mark.parametrize("twin", NATIVE)
-def test_a_word_does_not_depend_on_its_company_bit_for_bit(twin, dtype):
+@pytest.mark.parametrize("implementation", NATIVE)
+def test_a_word_is_independent_of_other_words_bit_for_bit(implementation, dtype):
     model = make_model(BiLMConfig(chars=CharConfig(num_highways=1), lstm=LSTMConfig(cell_dim=32, proj_dim=20)))
-    fast, rows = make_twin(twin, model, dtype), make_rows(model.config, 230, 0)
+    bilm, rows = make_kernels(implementation, model, dtype), make_rows(model.config, 230, 0)
     with threads(1):
-        alone = np.concatenate([fast.encode_rows(rows[i : i + 1]) for i in range(60)])
-    for number in (1, 2, 3):  # 230 words in three turns, in two, and in one of two blocks
+        alone = np.concatenate([bilm.encode_rows(rows[i : i + 1]) for i in range(60)])
+    for number in (1, 2, 3):  # 230 words: three chunks, two chunks, one chunk of two blocks
         with threads(number):
-            assert np.array_equal(fast.encode_rows(rows)[:60], alone)
+            assert np.array_equal(bilm.encode_rows(rows)[:60], alone)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int8"])
-@pytest.mark.parametrize("twin", NATIVE)
-def test_few_words_on_many_threads_bit_for_bit(twin, dtype):
+@pytest.mark.parametrize("implementation", NATIVE)
+def test_few_words_on_many_threads_bit_for_bit(implementation, dtype):
     chars = CharConfig(filters=((1, 3), (2, 70), (3, 200)), num_highways=2)
     model = make_model(BiLMConfig(chars=chars, lstm=LSTMConfig(cell_dim=8, proj_dim=70)))
-    fast, rows = make_twin(twin, model, dtype), make_rows(model.config, 7, 0)
+    bilm, rows = make_kernels(implementation, model, dtype), make_rows(model.config, 7, 0)
     with threads(1):
-        alone = np.concatenate([fast.encode_rows(rows[i : i + 1]) for i in range(7)])
+        alone = np.concatenate([bilm.encode_rows(rows[i : i + 1]) for i in range(7)])
     for number in range(1, 6):
         with threads(number):
             for count in range(1, 8):
-                assert np.array_equal(fast.encode_rows(rows[:count]), alone[:count])
+                assert np.array_equal(bilm.encode_rows(rows[:count]), alone[:count])
 
 
 @pytest.mark.parametrize("in_turn", [False, True])
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int8"])
-@pytest.mark.parametrize("twin", NATIVE)
-def test_threads_that_share_a_sentence_change_nothing(twin, dtype, in_turn):
-    # the larger one's weights, 42 MB in float32, do not fit in a shared cache: its directions are taken in turn
+@pytest.mark.parametrize("implementation", NATIVE)
+def test_threads_that_share_a_sentence_compute_the_same_bits(implementation, dtype, in_turn):
+    # the weights of the larger model, 42 MB in float32, exceed a shared cache: its directions run one after the other
     lstm = LSTMConfig(cell_dim=4096, proj_dim=256, num_layers=1) if in_turn else LSTMConfig(cell_dim=75, proj_dim=37)
     model = make_model(BiLMConfig(lstm=lstm, **words_only(lstm.proj_dim)))
-    fast, table, mix = make_twin(twin, model, dtype), make_table(model, 40), np.eye(1 + lstm.num_layers)
+    bilm, table, mix = make_kernels(implementation, model, dtype), make_table(model, 40), np.eye(1 + lstm.num_layers)
     for lengths in ([1], [9], [5, 0, 3], [] if in_turn else [400]):
-        for wanted in (mix, mix[:1]):  # all layers; words alone, without a step
-            work = make_work(table, make_sentences(lengths, 40), wanted, boundaries=True, want_state=len(wanted) > 1)
+        for layers in (mix, mix[:1]):  # all layers; layer 0 only, which needs no LSTM step
+            request = make_request(
+                table, make_sentences(lengths, 40), layers, boundaries=True, want_state=len(layers) > 1
+            )
             with threads(1):
-                alone = fast.contextualize(work)
+                alone = bilm.contextualize(request)
             for number in (2, 3, 5):
                 with threads(number):
-                    found = fast.contextualize(work)
-                assert np.array_equal(found.out, alone.out)
-                if found.state is not None and alone.state is not None:
-                    assert np.array_equal(found.state.h, alone.state.h)
-                    assert np.array_equal(found.state.c, alone.state.c)
+                    together = bilm.contextualize(request)
+                assert np.array_equal(together.out, alone.out)
+                if together.state is not None and alone.state is not None:
+                    assert np.array_equal(together.state.h, alone.state.h)
+                    assert np.array_equal(together.state.c, alone.state.c)
 
 
 def make_rows(config: BiLMConfig, num_words: int, seed: int) -> np.ndarray:
-    """Rows of ids (N, W): characters of words of every length, one that fills its row, one of padding alone."""
+    """Rows of ids (N, W): words of all lengths, one that fills its row and one that is all padding."""
     rng = np.random.default_rng(seed)
     rows = np.zeros((num_words, config.row_width), dtype=np.int32)
     if config.chars:
@@ -332,110 +339,116 @@ def token_configs(draw: st.DrawFn) -> BiLMConfig:
     return BiLMConfig(chars=chars, words=words, lstm=LSTMConfig(cell_dim=8, proj_dim=P, num_layers=1))
 
 
-@pytest.mark.parametrize("twin", TWINS)
+@pytest.mark.parametrize("implementation", IMPLEMENTATIONS)
 @settings(max_examples=25)
 @given(config=token_configs(), num_words=st.integers(1, 40), seed=st.integers(0, 1000))
-def test_token_vectors_are_the_plain_ones(twin, config, num_words, seed):
+def test_token_vectors_equal_plain_pytorch(implementation, config, num_words, seed):
     model = make_model(config, seed)
     rows = make_rows(config, num_words, seed)
-    want = model.token_encoder(torch.from_numpy(rows)).numpy()
-    np.testing.assert_allclose(make_twin(twin, model).encode_rows(rows), want, atol=SAME, rtol=1e-5)
+    expected = model.token_encoder(torch.from_numpy(rows)).numpy()
+    np.testing.assert_allclose(
+        make_kernels(implementation, model).encode_rows(rows), expected, atol=TOLERANCE, rtol=1e-5
+    )
 
 
-@pytest.mark.parametrize("twin", NATIVE)
-def test_too_many_characters_for_a_table_of_answers(twin, monkeypatch):
-    monkeypatch.setattr("elmo.kernels.cpu.native.ANSWER_BYTES", 0)
+@pytest.mark.parametrize("implementation", NATIVE)
+def test_too_many_characters_for_a_table_of_responses(implementation, monkeypatch):
+    monkeypatch.setattr("elmo.kernels.cpu.native.RESPONSE_BYTES", 0)
     chars = CharConfig(char_dim=7, filters=((1, 3), (4, 70), (7, 130)), activation="tanh", num_highways=1)
     model = make_model(BiLMConfig(chars=chars, lstm=LSTMConfig(cell_dim=8, proj_dim=20)))
     rows = make_rows(model.config, 40, 0)
-    want = model.token_encoder(torch.from_numpy(rows)).numpy()
-    np.testing.assert_allclose(make_twin(twin, model).encode_rows(rows), want, atol=SAME, rtol=1e-5)
+    expected = model.token_encoder(torch.from_numpy(rows)).numpy()
+    np.testing.assert_allclose(
+        make_kernels(implementation, model).encode_rows(rows), expected, atol=TOLERANCE, rtol=1e-5
+    )
 
 
-@pytest.mark.parametrize("twin", TWINS)
-def test_no_words_and_no_sentences_are_fine(twin):
+@pytest.mark.parametrize("implementation", IMPLEMENTATIONS)
+def test_no_words_and_no_sentences_are_accepted(implementation):
     model = make_model(BiLMConfig(chars=CharConfig(filters=((1, 4),)), lstm=LSTMConfig(cell_dim=8, proj_dim=5)))
-    fast = make_twin(twin, model)
-    assert fast.encode_rows(np.zeros((0, 50), np.int32)).shape == (0, 5)
+    bilm = make_kernels(implementation, model)
+    assert bilm.encode_rows(np.zeros((0, 50), np.int32)).shape == (0, 5)
     for sentences in ([], [[], []]):
-        assert fast.contextualize(make_work(np.zeros((1, 5)), sentences, np.eye(3))).out.shape == (3, 0, 10)
+        assert bilm.contextualize(make_request(np.zeros((1, 5)), sentences, np.eye(3))).out.shape == (3, 0, 10)
 
 
 def test_unknown_characters_and_words_are_refused():
     model = make_model(BiLMConfig(chars=CharConfig(filters=((1, 4),)), lstm=LSTMConfig(cell_dim=8, proj_dim=5)))
-    fast = make_twin("native", model)
+    bilm = make_kernels("native", model)
     for unknown in (262, -1):
         with pytest.raises(IndexError, match="the model has 0 to 261"):
-            fast.encode_rows(np.full((1, 50), unknown, np.int32))
+            bilm.encode_rows(np.full((1, 50), unknown, np.int32))
     for unknown in (3, -1):
         with pytest.raises(IndexError):
-            fast.contextualize(make_work(make_table(model, 3), [[0, unknown, 1]], np.eye(3)))
+            bilm.contextualize(make_request(make_table(model, 3), [[0, unknown, 1]], np.eye(3)))
 
 
 @given(length=st.integers(0, 9), boundaries=st.booleans(), pad_to=st.sampled_from([None, 9, 12]))
-def test_one_sentence_is_placed_as_the_first_of_two(length, boundaries, pad_to):
+def test_one_sentence_is_placed_like_the_first_of_two(length, boundaries, pad_to):
     table, sentence, mix = np.zeros((3, 4)), [1] * length, np.eye(3)
-    one = make_work(table, [sentence], mix, boundaries=boundaries, pad_to=pad_to)
-    two = make_work(table, [sentence, []], mix, boundaries=boundaries, pad_to=pad_to)
+    one = make_request(table, [sentence], mix, boundaries=boundaries, pad_to=pad_to)
+    two = make_request(table, [sentence, []], mix, boundaries=boundaries, pad_to=pad_to)
     assert one.places.tolist() == two.places.tolist()
     assert one.tokens.tolist() == two.tokens.tolist()
     assert one.offsets.tolist() == two.offsets[:2].tolist()
     assert one.num_places == (two.num_places if pad_to is None else pad_to)
 
 
-@pytest.mark.parametrize(("twin", "dtype"), [("native", "bfloat16"), ("native", "int8"), ("torch", "bfloat16")])
-def test_smaller_dtypes_stay_near(twin, dtype):
+@pytest.mark.parametrize(
+    ("implementation", "dtype"), [("native", "bfloat16"), ("native", "int8"), ("torch", "bfloat16")]
+)
+def test_smaller_dtypes_stay_close(implementation, dtype):
     chars = CharConfig(filters=((1, 16), (3, 64)), num_highways=1)
     model = make_model(BiLMConfig(chars=chars, lstm=LSTMConfig(cell_dim=256, proj_dim=64)))
-    exact, fast = make_twin("torch", model), make_twin(twin, model, dtype)
+    exact, bilm = make_kernels("torch", model), make_kernels(implementation, model, dtype)
     table = exact.encode_rows(make_rows(model.config, 50, 0))
-    assert cosines(fast.encode_rows(make_rows(model.config, 50, 0)), table).min() > 0.9995
-    work = make_work(table, make_sentences([9, 20, 3], 50), np.eye(3))
-    # 8 bits of 256 levels a row: about one percent; bfloat16 has eight bits of mantissa: under a half
-    near = 0.998 if dtype == "int8" else 0.9999
-    assert cosines(fast.contextualize(work).out, exact.contextualize(work).out).min() > near
+    assert cosines(bilm.encode_rows(make_rows(model.config, 50, 0)), table).min() > 0.9995
+    request = make_request(table, make_sentences([9, 20, 3], 50), np.eye(3))
+    # int8 has 256 levels per row, about one percent; bfloat16 has eight bits of mantissa, less than half a percent
+    limit = 0.998 if dtype == "int8" else 0.9999
+    assert cosines(bilm.contextualize(request).out, exact.contextualize(request).out).min() > limit
 
 
 def cosines(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return (a * b).sum(-1) / (np.linalg.norm(a, axis=-1) * np.linalg.norm(b, axis=-1))
 
 
-class Enough(Exception):
-    """What a signal's handler raises below."""
+class Interrupted(Exception):
+    """Raised by the signal handler below."""
 
 
-def test_a_signal_ends_long_work():
+def test_a_signal_ends_a_long_call():
     model = make_model(BiLMConfig(lstm=LSTMConfig(cell_dim=256, proj_dim=64), **words_only(64)))
-    fast = make_twin("native", model)
-    work = make_work(make_table(model, 9), make_sentences([2000] * 200, 9), np.eye(3))  # seconds of work
+    bilm = make_kernels("native", model)
+    request = make_request(make_table(model, 9), make_sentences([2000] * 200, 9), np.eye(3))  # takes seconds
 
     def handler(*_: object) -> None:
-        raise Enough
+        raise Interrupted
 
     before = signal.signal(signal.SIGALRM, handler)
     try:
         signal.setitimer(signal.ITIMER_REAL, 0.05)
-        with pytest.raises(Enough):
-            fast.contextualize(work)
+        with pytest.raises(Interrupted):
+            bilm.contextualize(request)
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0.0)
         signal.signal(signal.SIGALRM, before)
-    again = make_work(make_table(model, 9), make_sentences([5], 9), np.eye(3))
-    assert np.isfinite(fast.contextualize(again).out).all()
+    again = make_request(make_table(model, 9), make_sentences([5], 9), np.eye(3))
+    assert np.isfinite(bilm.contextualize(again).out).all()
 
 
-@pytest.mark.parametrize("twin", TWINS)
-def test_a_pickled_twin_gives_the_same(twin):
+@pytest.mark.parametrize("implementation", IMPLEMENTATIONS)
+def test_a_pickled_implementation_computes_the_same(implementation):
     model = make_model(BiLMConfig(lstm=LSTMConfig(cell_dim=20, proj_dim=9), **words_only(9)))
-    fast = make_twin(twin, model)
-    work = make_work(make_table(model, 9), make_sentences([4, 3], 9), np.eye(3))
-    with environment(twin):
-        copy = pickle.loads(pickle.dumps(fast))
-    assert np.array_equal(copy.contextualize(work).out, fast.contextualize(work).out)
+    bilm = make_kernels(implementation, model)
+    request = make_request(make_table(model, 9), make_sentences([4, 3], 9), np.eye(3))
+    with environment(implementation):
+        copy = pickle.loads(pickle.dumps(bilm))
+    assert np.array_equal(copy.contextualize(request).out, bilm.contextualize(request).out)
 
 
 @given(lengths=st.lists(st.integers(0, 9), max_size=40), num_slots=st.integers(1, 12), reverse=st.booleans())
-def test_slots_visit_every_token_once_in_order(lengths, num_slots, reverse):
+def test_slots_read_every_token_once_in_order(lengths, num_slots, reverse):
     offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
     visits, begins, ends, active = plan_slots(offsets, num_slots, reverse=reverse)
     assert sorted(visits[visits >= 0]) == list(range(offsets[-1]))
@@ -450,7 +463,7 @@ def test_slots_visit_every_token_once_in_order(lengths, num_slots, reverse):
             assert ends[t + len(tokens) - 1, slot] == sentence
 
 
-def test_the_switch_chooses_the_twin():
+def test_the_environment_variable_selects_the_implementation():
     with environment("off"):
         assert kernels.find_kernel("bilm", "cpu", "float32") is None
     with environment("torch"):
@@ -459,31 +472,34 @@ def test_the_switch_chooses_the_twin():
     with environment("native"):
         assert kernels.find_kernel("bilm", "cpu", "float64") is None
         assert kernels.find_kernel("no such thing", "cpu", "float32") is None
-    with environment("fast"), pytest.raises(ConfigError):
+    with environment("bilm"), pytest.raises(ConfigError):
         kernels.find_kernel("bilm", "cpu", "float32")
 
 
-def found_in_a_new_process(home: Path, path: str) -> str:
-    code = "import elmo.kernels.api as k; print(k.describe()['cpu_kernels'], k.find_kernel('bilm', 'cpu', 'float32').func.__name__)"
+def lookup_in_a_new_process(home: Path, path: str) -> str:
+    code = (
+        "from elmo.kernels.api import describe, find_kernel\n"
+        "print(describe()['cpu_kernels'], find_kernel('bilm', 'cpu', 'float32').func.__name__)"
+    )
     variables = {"ELMO_HOME": str(home), "PATH": path, "HOME": str(home), "PYTHONPATH": str(ROOT)}
     done = subprocess.run([sys.executable, "-c", code], env=variables, capture_output=True, text=True, check=True)
     return done.stdout + done.stderr
 
 
-def test_without_a_compiler_pytorch_alone_does_it(tmp_path):
-    if reason := why_not("avx2", "float32"):
+def test_without_a_compiler_the_pytorch_implementation_is_used(tmp_path):
+    if reason := missing_reason("avx2", "float32"):
         pytest.skip(reason)
-    said = found_in_a_new_process(tmp_path, "/nowhere")
-    assert "TorchBiLM" in said
-    assert "no C++ compiler" in said
+    output = lookup_in_a_new_process(tmp_path, "/nowhere")
+    assert "TorchBiLM" in output
+    assert "no C++ compiler" in output
 
 
-def test_the_first_use_compiles_into_the_cache_and_the_second_finds_it(tmp_path):
-    if reason := why_not("avx2", "float32"):
+def test_the_first_use_compiles_and_the_second_use_loads_from_the_cache(tmp_path):
+    if reason := missing_reason("avx2", "float32"):
         pytest.skip(reason)
-    said = found_in_a_new_process(tmp_path, os.environ["PATH"])
-    assert "will be compiled" in said
-    assert "NativeBiLM" in said
+    output = lookup_in_a_new_process(tmp_path, os.environ["PATH"])
+    assert "will be compiled" in output
+    assert "NativeBiLM" in output
     assert [path.name for path in tmp_path.rglob("*.so")] == ["kernels.so"]
     assert not list(tmp_path.rglob("*.partial"))
-    assert "compiled NativeBiLM" in found_in_a_new_process(tmp_path, "/nowhere")
+    assert "compiled NativeBiLM" in lookup_in_a_new_process(tmp_path, "/nowhere")

@@ -1,4 +1,4 @@
-"""The network against the published vectors and against the independent oracle."""
+"""The network against the published vectors and the independent oracle."""
 
 from __future__ import annotations
 
@@ -29,24 +29,24 @@ def run(model: BiLM, sentences: list[list[str]], state: State | None = None):
 
 @pytest.mark.parametrize("kind", GOLDEN)
 def test_carried_state_gives_the_published_vectors(kind: str) -> None:
-    model, state, worst = golden_model(kind), None, 0.0
+    model, state, largest = golden_model(kind), None, 0.0
     for sentences, expected in golden_batches(kind):
         out = run(model, sentences, state)
         state = out.state
         for row, vectors in enumerate(expected):
-            worst = max(worst, float(np.abs(out.layers[-1, row, 1 : len(vectors) + 1].numpy() - vectors).max()))
-    assert worst < 2e-6  # float32 rounding of two implementations; the mistakes of the next test give 4e-4 and more
+            largest = max(largest, float(np.abs(out.layers[-1, row, 1 : len(vectors) + 1].numpy() - vectors).max()))
+    assert largest < 2e-6  # float32 rounding of two implementations; the mistakes below give more than 1e-4
 
 
 @pytest.mark.parametrize("kind", GOLDEN)
-def test_reset_state_gives_batch_zero_and_nothing_after(kind: str) -> None:
+def test_reset_state_gives_the_published_vectors_of_the_first_batch_only(kind: str) -> None:
     model = golden_model(kind)
     for number, (sentences, expected) in enumerate(golden_batches(kind)):
         out = run(model, sentences)
-        gap = max(
+        difference = max(
             float(np.abs(out.layers[-1, row, 1 : len(e) + 1].numpy() - e).max()) for row, e in enumerate(expected)
         )
-        assert gap < 2e-6 if number == 0 else gap > 1e-2
+        assert difference < 2e-6 if number == 0 else difference > 1e-2
 
 
 @hypothesis.settings(max_examples=40)
@@ -57,10 +57,10 @@ def test_random_models_agree_with_the_oracle(seed: int, layers: int) -> None:
     expected_state, state = None, None
     for sentences in batches:
         expected, expected_state = oracle.run(options, weights, sentences, expected_state)
-        known = None if state is None else State(state.h[:, :, : len(sentences)], state.c[:, :, : len(sentences)])
-        out = run(model, sentences, known)
+        initial = None if state is None else State(state.h[:, :, : len(sentences)], state.c[:, :, : len(sentences)])
+        out = run(model, sentences, initial)
         for row, sentence in enumerate(sentences):
-            # float32 against float64; the oracle's own float32 copy strays by 2.6e-6 at worst
+            # float32 against float64; the oracle in float32 differs from itself by at most 2.6e-6
             np.testing.assert_allclose(out.layers[:, row, : len(sentence) + 2].numpy(), expected[row], atol=1e-5)
         state = out.state
 
@@ -70,7 +70,7 @@ def test_random_models_agree_with_the_oracle(seed: int, layers: int) -> None:
 def test_word_level_and_one_directional_models_agree_with_the_oracle(seed: int, both: bool) -> None:
     options, weights, model = random_bilm(seed, char_input=False, bidirectional=both, vocab_size=9)
     vocab = ["<S>", "</S>", "<UNK>", "the", "cat", "sat", ".", "a", "on"]
-    tokens = ["the", "unheard", "cat", "sat", "."]
+    tokens = ["the", "unknown", "cat", "sat", "."]
     expected, _ = oracle.run(options, weights, [tokens], vocab=vocab)
     ids = oracle.input_ids(options, tokens, vocab)
     with torch.no_grad():
@@ -97,7 +97,7 @@ def _no_clip(model: BiLM) -> None:
             layer.cell_clip = layer.proj_clip = None
 
 
-def _highway_sense(model: BiLM) -> None:
+def _inverted_highway(model: BiLM) -> None:
     for highway in model.token_encoder.chars.highways:
         highway.carry.weight.data.neg_()
         highway.carry.bias.data.neg_()
@@ -109,8 +109,8 @@ def _skip(model: BiLM) -> None:
 
 
 @pytest.mark.parametrize("kind", GOLDEN)
-@pytest.mark.parametrize("mistake", [_gate_order, _no_forget_bias, _no_clip, _highway_sense, _skip])
-def test_a_planted_mistake_is_seen(kind: str, mistake) -> None:
+@pytest.mark.parametrize("mistake", [_gate_order, _no_forget_bias, _no_clip, _inverted_highway, _skip])
+def test_a_mistake_changes_the_vectors(kind: str, mistake) -> None:
     model = golden_model(kind)
     mistake(model)
     sentences, expected = next(golden_batches(kind))
@@ -132,19 +132,19 @@ def test_padding_and_row_order_do_not_matter() -> None:
         assert not together.layers[:, row, n:].any()
 
 
-def test_two_halves_with_state_are_one_stream() -> None:
+def test_two_halves_with_carried_state_equal_one_stream() -> None:
     model = golden_model("allennlp")
     tokens = model.token_encoder(torch.from_numpy(make_batch(SENTENCES[:1], ByteIndexer()).ids)[0])[None]  # (1, T, P)
     stack, zero = model.stacks[0], model.zero_state(1)
-    whole, end = stack(tokens, None, State(zero.h[0], zero.c[0]))
+    complete, end = stack(tokens, None, State(zero.h[0], zero.c[0]))
     first, middle = stack(tokens[:, :4], None, State(zero.h[0], zero.c[0]))
     second, after = stack(tokens[:, 4:], None, middle)
-    torch.testing.assert_close(torch.cat([first, second], dim=2), whole, atol=1e-6, rtol=0)
+    torch.testing.assert_close(torch.cat([first, second], dim=2), complete, atol=1e-6, rtol=0)
     torch.testing.assert_close(after.h, end.h, atol=1e-6, rtol=0)
     torch.testing.assert_close(after.c, end.c, atol=1e-6, rtol=0)
 
 
-def test_a_fully_masked_row_keeps_its_state_and_gives_zeros() -> None:
+def test_a_fully_masked_row_keeps_its_state_and_outputs_zeros() -> None:
     model = golden_model("allennlp")
     batch = make_batch([SENTENCES[0], []], ByteIndexer())
     mask = torch.from_numpy(batch.mask).clone()
@@ -157,7 +157,7 @@ def test_a_fully_masked_row_keeps_its_state_and_gives_zeros() -> None:
     torch.testing.assert_close(out.state.c[:, :, 1], start.c[:, :, 1])
 
 
-def test_only_the_used_columns_are_convolved_and_nothing_changes(monkeypatch) -> None:
+def test_convolving_only_the_used_columns_changes_nothing(monkeypatch) -> None:
     chars = golden_model("allennlp").token_encoder.chars
     words = ["a", "bcd", "e" * 47, "f" * 80, ""]
     rows = torch.from_numpy(np.stack([ByteIndexer().row(word) for word in words]))
@@ -165,8 +165,8 @@ def test_only_the_used_columns_are_convolved_and_nothing_changes(monkeypatch) ->
         alone = torch.cat([chars(rows[n : n + 1]) for n in range(len(words))])  # each cut to its own length
         assert chars._used_columns(rows[:1]).shape[1] < 10
         monkeypatch.setattr(CharCNN, "_used_columns", lambda self, ids: ids)
-        whole = torch.cat([chars(rows[n : n + 1]) for n in range(len(words))])
-    torch.testing.assert_close(alone, whole, atol=1e-6, rtol=0)
+        all_columns = torch.cat([chars(rows[n : n + 1]) for n in range(len(words))])
+    torch.testing.assert_close(alone, all_columns, atol=1e-6, rtol=0)
 
 
 @pytest.mark.parametrize(
@@ -181,11 +181,11 @@ def test_presets_have_the_published_sizes(name: str, parameters: int) -> None:
 def test_copies_and_pickles_give_the_same_vectors() -> None:
     model = golden_model("allennlp")
     expected = run(model, SENTENCES).layers
-    for twin in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
-        assert torch.equal(run(twin, SENTENCES).layers, expected)
-    fresh = BiLM(model.config)
-    fresh.load_state_dict(model.state_dict())
-    assert torch.equal(run(fresh.eval(), SENTENCES).layers, expected)
+    for duplicate in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
+        assert torch.equal(run(duplicate, SENTENCES).layers, expected)
+    reloaded = BiLM(model.config)
+    reloaded.load_state_dict(model.state_dict())
+    assert torch.equal(run(reloaded.eval(), SENTENCES).layers, expected)
 
 
 def test_gradients_reach_every_parameter() -> None:

@@ -1,4 +1,4 @@
-"""The mix against the oracle and by hand."""
+"""The layer mix against the oracle and against values computed by hand."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ def test_mix_agrees_with_the_oracle(norm: str) -> None:
 def test_mix_by_hand() -> None:
     mix = ScalarMix(2)
     with torch.no_grad():
-        mix.weights.copy_(torch.tensor([0.0, float(np.log(3.0))]))  # shares 1/4 and 3/4
+        mix.weights.copy_(torch.tensor([0.0, float(np.log(3.0))]))  # weights 1/4 and 3/4 after the softmax
         mix.gamma.fill_(2.0)
     layers = torch.tensor([1.0, 5.0]).view(2, 1, 1, 1)
     assert mix(layers).item() == pytest.approx(2 * (0.25 * 1 + 0.75 * 5))
     torch.testing.assert_close(mix.layer_weights(), torch.tensor([0.25, 0.75]))
 
 
-def test_token_norm_does_not_see_the_neighbours() -> None:
+def test_token_norm_does_not_depend_on_other_tokens() -> None:
     layers, mask = layers_and_mask()
     mix = ScalarMix(3, layer_norm="token")
     alone = mix(layers[:, :1, :2], mask[:1, :2])
@@ -56,7 +56,7 @@ def test_token_norm_does_not_see_the_neighbours() -> None:
     assert not torch.allclose(batch(layers, mask)[:1, :2], batch(layers[:, :1, :2], mask[:1, :2]))
 
 
-def test_top_only_takes_the_last_layer_and_learns_gamma() -> None:
+def test_top_only_uses_the_last_layer_and_trains_gamma() -> None:
     layers, mask = layers_and_mask()
     mix = ScalarMix(3, top_only=True)
     assert torch.equal(mix(layers, mask), layers[-1])
@@ -64,7 +64,7 @@ def test_top_only_takes_the_last_layer_and_learns_gamma() -> None:
     assert mix.layer_weights().tolist() == [0, 0, 1]
 
 
-def test_fixed_weights_do_not_learn() -> None:
+def test_fixed_weights_are_not_trained() -> None:
     mix = ScalarMix(3, fixed=[1.0, -9e10, 1.0])
     layers, mask = layers_and_mask()
     out = mix(layers, mask)
@@ -91,7 +91,7 @@ def test_extreme_weights_and_empty_masks_stay_finite(norm: str, weights: list[fl
     assert torch.isfinite(mix.eval()(torch.zeros_like(layers), torch.zeros_like(mask))).all()
 
 
-def test_several_mixes_read_one_pass_and_part_when_they_learn() -> None:
+def test_several_mixes_start_equal_and_differ_after_training() -> None:
     layers, mask = layers_and_mask()
     first, second = ScalarMix(3), ScalarMix(3)
     assert torch.equal(first(layers, mask), second(layers, mask))
@@ -105,9 +105,9 @@ def test_copies_keep_their_weights() -> None:
     with torch.no_grad():
         mix.weights.copy_(torch.tensor([0.1, 0.2, 0.3]))
     layers, mask = layers_and_mask()
-    twin = ScalarMix(3, layer_norm="token", penalty=0.1)
-    twin.load_state_dict(mix.state_dict())
-    for other in (copy.deepcopy(mix), pickle.loads(pickle.dumps(mix)), twin):
+    reloaded = ScalarMix(3, layer_norm="token", penalty=0.1)
+    reloaded.load_state_dict(mix.state_dict())
+    for other in (copy.deepcopy(mix), pickle.loads(pickle.dumps(mix)), reloaded):
         assert torch.equal(other(layers, mask), mix(layers, mask))
 
 

@@ -12,7 +12,8 @@ from in_process_cli import elmo_inside
 from tiny_run import command, records, write_text
 
 import elmo
-from elmo.pretrain.config import make_config, read_toml
+from elmo.pretrain.config import make_config
+from elmo.settings import read_toml
 
 SENTENCES = [["w1", "w10", "unheard-of"], ["w3"]]
 
@@ -81,7 +82,7 @@ def test_dry_run_says_what_it_takes_and_writes_nothing(
         (["--stop-after", "soon"], "'soon' is not a duration"),
         (["--set", "train.row=3"], "train.rows"),
         (["--set", "nothing"], "section.key=value"),
-        (["--rows", "0"], "rows 0"),
+        (["--rows", "0"], "train.rows is 0"),
         (["--device", "abacus"], "abacus"),
         (["--set", "objective.tied=true"], "tied"),
         (["--config", "missing.toml"], "missing.toml"),

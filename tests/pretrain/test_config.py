@@ -9,7 +9,8 @@ import pytest
 
 from elmo.errors import ConfigError, DataError
 from elmo.model.config import PRESETS
-from elmo.pretrain.config import RECIPES, make_config, read_toml, to_toml
+from elmo.pretrain.config import RECIPES, make_config, to_toml
+from elmo.settings import parse_assignment, read_toml
 
 
 @pytest.mark.parametrize(
@@ -74,16 +75,23 @@ def test_words_replace_characters_at_the_models_width() -> None:
         ({"train": 3}, "train", ""),
         ({"recipe": "old"}, "'old'", ""),
         ({"preset": "huge"}, "'huge'", ""),
-        ({"train": {"rows": 0}}, "rows 0", ""),
+        ({"train": {"rows": 0}}, "train.rows is 0; expected a whole number of at least 1.", ""),
         ({"train": {"rows": "many"}}, "'many'", ""),
         ({"train": {"max_steps": 2.5}}, "2.5", ""),
         ({"train": {"rows": 10, "accumulate": 3}}, "accumulate 3", ""),
-        ({"train": {"keep": 1}}, "keep is 1", ""),
-        ({"train": {"reset": 2}}, "reset 2", ""),
+        ({"train": {"keep": 1}}, "train.keep is 1", ""),
+        ({"train": {"reset": 2}}, "train.reset is 2", ""),
         ({"train": {"precision": "float16"}}, "float16", ""),
         ({"objective": {"softmax": "half"}}, "'half'", ""),
         ({"objective": {"dropout": 1.0}}, "1.0", ""),
         ({"objective": {"tied": True}}, "tied", ""),
+        ({"optim": {"lr": "abc"}}, "optim.lr is 'abc'; expected a number above 0.", ""),
+        ({"optim": {"beta1": "x"}}, "optim.beta1 is 'x'; expected a number from 0 to below 1.", ""),
+        ({"optim": {"name": "adam"}}, "optim.name is 'adam'; expected one of ", "'adamw'"),
+        ({"train": {"shuffle": "no"}}, "train.shuffle is 'no'; expected true or false.", ""),
+        ({"train": {"tensorboard": 1}}, "train.tensorboard is 1; expected true or false.", ""),
+        ({"model": {"chars": {"filters": [[1, 2, 3]]}}}, "model.chars.filters[0] is [1, 2, 3]", ""),
+        ({"data": {"heldout": "half"}}, "data.heldout is 'half'; expected a number", ""),
     ],
 )
 def test_wrong_settings_are_named(settings: dict[str, Any], message: str, hint: str) -> None:
@@ -91,6 +99,16 @@ def test_wrong_settings_are_named(settings: dict[str, Any], message: str, hint: 
         make_config(settings)
     assert message in error.value.message
     assert hint in error.value.hint
+
+
+@pytest.mark.parametrize("word", ["false", "False"])
+def test_set_turns_shuffling_off_with_either_spelling_of_false(word: str) -> None:
+    assert make_config(parse_assignment(f"train.shuffle={word}")).train.shuffle is False
+
+
+def test_words_with_settings_of_the_wrong_shape_are_named() -> None:
+    with pytest.raises(ConfigError, match=r"model\.lstm is 3; expected a table"):
+        make_config({"model": {"lstm": 3}}, words=True)
 
 
 def test_files_that_are_no_toml_are_named(tmp_path: Path) -> None:

@@ -17,8 +17,8 @@ import pytest
 from tiny_run import ENVIRONMENT, digest, records, run, train_settings, write_text
 
 from elmo.errors import DataError, ElmoError, OutputError
+from elmo.pretrain.job import lock_run_folder
 from elmo.pretrain.train.checkpoint import load_checkpoint, newest_sound
-from elmo.pretrain.train.lock import locked
 
 DRIVER = Path(__file__).parent / "kill_train.py"
 
@@ -160,7 +160,7 @@ def test_no_sound_checkpoint_is_an_error_not_a_fresh_start(finished: tuple[Path,
     shutil.copytree(source, out)
     for path in (out / "checkpoints").iterdir():
         flip_a_byte(path)
-    with pytest.raises(DataError, match="None of the 2 checkpoints"):
+    with pytest.raises(DataError, match="All 2 checkpoints"):
         run(text, out)
     assert len(records(out)) > 40
 
@@ -267,7 +267,7 @@ def test_best_weights_are_exported_and_only_they_kept(tmp_path: Path) -> None:
 
 def test_second_trainer_is_told_who_has_the_folder(tmp_path: Path) -> None:
     text = write_text(tmp_path / "text.txt")
-    with locked(tmp_path / "run"):
+    with lock_run_folder(tmp_path / "run"):
         with pytest.raises(OutputError, match=f"process {os.getpid()} on "):
             run(text, tmp_path / "run")
 

@@ -20,7 +20,7 @@ from elmo.pretrain.data.stream import Direction, LMBatch
 from elmo.pretrain.train import step as step_module
 from elmo.pretrain.train.sampler import draw
 from elmo.pretrain.train.step import Trainer, step_seed
-from elmo.weights.names import from_arrays, table, to_published
+from elmo.weights.names import from_arrays, tensor_specs, to_published
 from elmo.weights.options import config_from_options
 
 B, T, V, SAMPLES = 3, 4, 11, 5
@@ -105,12 +105,13 @@ class Case:
 
     def arrays(self) -> dict[str, np.ndarray]:
         tensors = dict(self.trainer.model.state_dict())
-        return {entry.published: to_published(entry, tensors[entry.ours]) for entry in table(self.shape)}
+        return {spec.published_name: to_published(spec, tensors[spec.name]) for spec in tensor_specs(self.shape)}
 
     def sums(self) -> dict[str, np.ndarray]:
         state = self.trainer.optimizer.state
         named = dict(self.trainer.model.named_parameters())
-        return {e.published: to_published(e, state[named[e.ours]]["sum"]) for e in table(self.shape)}
+        specs = tensor_specs(self.shape)
+        return {spec.published_name: to_published(spec, state[named[spec.name]]["sum"]) for spec in specs}
 
 
 @pytest.mark.parametrize("clip_norm", [10.0, 0.05])  # above and below the norm of the gradient

@@ -1,4 +1,4 @@
-"""Rows of ids: bytes as published, words, lexicons; boundaries added once."""
+"""Indexers and batches: rows of bytes, words and lexicon characters, with boundaries; grouping by length."""
 
 from __future__ import annotations
 
@@ -8,9 +8,14 @@ import numpy as np
 import pytest
 
 from elmo.text.batch import make_batch, plan_batches, windows_of
-from elmo.text.chars import boundary_row, decode_row, encode_token
+from elmo.text.chars import boundary_row, encode_token
 from elmo.text.indexer import ByteIndexer, LexiconIndexer, WordIndexer, sentence_rows, token_rows
 from elmo.text.vocab import Vocabulary
+
+
+def decode_row(row: np.ndarray) -> str:
+    """The token that a row of ids encodes."""
+    return bytes(i - 1 for i in row.tolist() if 0 < i <= 256).decode()
 
 
 def test_published_rows() -> None:
@@ -23,7 +28,7 @@ def test_published_rows() -> None:
 
 
 @hypothesis.given(st.lists(st.text(max_size=60), max_size=8), st.booleans())
-def test_many_tokens_at_once_are_each_alone(tokens: list[str], specials: bool) -> None:
+def test_many_tokens_give_the_same_rows_as_single_ones(tokens: list[str], specials: bool) -> None:
     tokens = [*tokens, "<S>", "", "x" * 300, "\ud800a"]
     for width in (5, 50):
         indexer = ByteIndexer(width, specials=specials)
@@ -34,14 +39,14 @@ def test_many_tokens_at_once_are_each_alone(tokens: list[str], specials: bool) -
     assert token_rows(words, []).shape == (0, 1)
 
 
-def test_width_five_as_the_reference_tests_it() -> None:
+def test_width_five_as_in_the_tests_of_bilm_tf() -> None:
     # unshifted: 258,116,104,259,260 and 258,116,104,104,259 and 258,196,128,116,259
     assert (encode_token("th", 5) - 1).tolist() == [258, 116, 104, 259, 260]
     assert (encode_token("thhhhh", 5) - 1).tolist() == [258, 116, 104, 104, 259]
     assert (encode_token("Āt", 5) - 1).tolist() == [258, 196, 128, 116, 259]
 
 
-def test_a_batch_as_the_reference_tests_it() -> None:
+def test_a_batch_as_in_the_tests_of_bilm_tf() -> None:
     batch = make_batch([["The", "first", "sentence"], ["Second", "."]], ByteIndexer())
     assert batch.ids.shape == (2, 5, 50)
     assert batch.mask.tolist() == [[True] * 5, [True] * 4 + [False]]
@@ -56,13 +61,13 @@ def test_word_ids_with_specials_in_odd_order() -> None:
     assert rows[:, 0].tolist() == [2, 4, 3, 5, 1]
 
 
-def test_special_tokens_are_boundaries_only_where_asked() -> None:
+def test_special_tokens_are_boundaries_only_with_specials() -> None:
     assert ByteIndexer(specials=True).row("<S>").tolist() == boundary_row(256).tolist()
     assert decode_row(ByteIndexer().row("<S>")) == "<S>"
     assert ByteIndexer().row("<S>")[1] == ord("<") + 1
 
 
-def test_lexicon_rows_have_their_marks_where_the_family_puts_them() -> None:
+def test_lexicon_rows_have_swapped_word_marks() -> None:
     chars = {"<bos>": 0, "<eos>": 1, "<oov>": 2, "<pad>": 3, "<bow>": 4, "<eow>": 5, "a": 6, "b": 7}
     words = {"<oov>": 0, "<bos>": 1, "<eos>": 2, "<pad>": 3, "ab": 4, "aba": 5}
     indexer = LexiconIndexer(chars, words, max_chars=5)
@@ -89,10 +94,10 @@ def test_rows_are_always_well_formed(token: str) -> None:
 
 
 @hypothesis.given(st.lists(st.integers(0, 60), max_size=80), st.integers(1, 200), st.integers(1, 20))
-def test_every_sentence_sits_in_one_batch_under_the_budget(lengths: list[int], tokens: int, rows: int) -> None:
+def test_every_sentence_is_in_one_batch_under_the_budget(lengths: list[int], tokens: int, rows: int) -> None:
     batches = plan_batches(lengths, max_tokens=tokens, max_rows=rows)
-    seated = sorted(int(i) for batch in batches for i in batch)
-    assert seated == [i for i, n in enumerate(lengths) if n > 0]
+    numbers = sorted(int(i) for batch in batches for i in batch)
+    assert numbers == [i for i, n in enumerate(lengths) if n > 0]
     for batch in batches:
         assert len(batch) <= rows
         assert len(batch) == 1 or (max(lengths[i] for i in batch) + 2) * len(batch) <= tokens
@@ -101,7 +106,7 @@ def test_every_sentence_sits_in_one_batch_under_the_budget(lengths: list[int], t
 @hypothesis.given(
     st.lists(st.lists(st.just("w"), max_size=9), max_size=40), st.integers(1, 50), st.none() | st.integers(1, 5)
 )
-def test_windows_hold_everything_in_order(sentences: list[list[str]], tokens: int, rows: int | None) -> None:
+def test_windows_contain_all_sentences_in_order(sentences: list[list[str]], tokens: int, rows: int | None) -> None:
     windows = list(windows_of(sentences, tokens, rows))
     assert [s for window in windows for s in window] == sentences
     if rows:

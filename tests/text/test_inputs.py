@@ -1,4 +1,4 @@
-"""One door for what callers hand over: every accepted shape, every refused one by its index."""
+"""Input normalisation: every accepted kind of input, and errors that name the index of a wrong item."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elmo.errors import ConfigError, DataError
-from elmo.text.inputs import looks_untokenised, normalize_input
+from elmo.text.inputs import normalize_input, tokenization_warning
 from elmo.text.tokenize import tokenizer
 
 default = tokenizer("default")
@@ -39,7 +39,7 @@ def test_a_string_is_one_sentence() -> None:
     ],
     ids=["list", "tuple", "iterator", "generator", "keys", "numpy str", "numpy object"],
 )
-def test_any_list_of_strings_is_sentences(texts: Any) -> None:
+def test_any_iterable_of_strings_is_sentences(texts: Any) -> None:
     result = normalize_input(texts, default)
     assert result.sentences == TWO
     assert all(type(token) is str for tokens in result.sentences for token in tokens)
@@ -56,7 +56,7 @@ def test_a_pandas_series_is_sentences() -> None:
 
 
 @pytest.mark.parametrize("texts", [TWO, tuple(map(tuple, TWO)), [np.array(tokens) for tokens in TWO], iter(TWO)])
-def test_token_lists_pass_through(texts: Any) -> None:
+def test_token_lists_are_not_changed(texts: Any) -> None:
     result = normalize_input(texts, default)
     assert result.sentences == TWO
     assert result.offsets == [None, None]
@@ -84,7 +84,7 @@ def test_strings_and_token_lists_may_be_mixed() -> None:
         (["", "a", [], " ", ["b"]], [[], ["a"], [], [], ["b"]], False),
     ],
 )
-def test_empty_input_stays_in_place(texts: Any, sentences: list[list[str]], single: bool) -> None:
+def test_empty_input_keeps_its_position(texts: Any, sentences: list[list[str]], single: bool) -> None:
     result = normalize_input(texts, default)
     assert (result.sentences, result.single) == (sentences, single)
     assert len(result.offsets) == len(sentences)
@@ -98,7 +98,7 @@ def test_odd_tokens_are_text() -> None:
 @pytest.mark.parametrize(
     "texts", [5, 2.5, None, b"bytes", bytearray(b"x"), {"a": 1}, {"a", "b"}, np.array("a"), object()]
 )
-def test_what_is_no_list_is_refused(texts: Any) -> None:
+def test_input_that_is_not_a_list_is_refused(texts: Any) -> None:
     with pytest.raises(TypeError, match=r"texts is .*expected a string"):
         normalize_input(texts, default)
 
@@ -106,13 +106,13 @@ def test_what_is_no_list_is_refused(texts: Any) -> None:
 @pytest.mark.parametrize(
     "item", [5, 2.5, None, b"bytes", {"a": 1}, {"a"}, np.float32(1), np.array([["a"]]), float("nan")]
 )
-def test_a_wrong_item_is_named_by_its_index(item: Any) -> None:
+def test_error_for_a_wrong_item_names_its_index(item: Any) -> None:
     with pytest.raises(TypeError, match=r"texts\[2\] is .*expected a string or a list of tokens"):
         normalize_input(["a", ["b"], item], default)
 
 
 @pytest.mark.parametrize("token", [5, None, b"bytes", ["nested"], ("nested",), {"a": 1}, np.array(["a"])])
-def test_a_wrong_token_is_named_by_its_index(token: Any) -> None:
+def test_error_for_a_wrong_token_names_its_index(token: Any) -> None:
     with pytest.raises(TypeError, match=r"texts\[1\]\[2\] is .*expected a token"):
         normalize_input(["a", ["b", "c", token]], default)
 
@@ -122,7 +122,7 @@ def test_an_array_of_bytes_is_refused() -> None:
         normalize_input(np.array([b"a", b"b"]), default)
 
 
-def test_lone_surrogates_become_one_warning(caplog: pytest.LogCaptureFixture) -> None:
+def test_lone_surrogates_give_one_warning(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
         result = normalize_input(["a \ud800b", ["\udcff", "ok"], "fine 😀"], default)
     assert result.sentences == [["a", "\ufffd", "b"], ["\ufffd", "ok"], ["fine", "😀"]]
@@ -148,13 +148,13 @@ def test_unknown_errors_mode_is_refused() -> None:
 
 
 @given(st.lists(st.text(st.characters(codec=None), max_size=20), max_size=5))
-def test_offsets_point_into_the_callers_own_strings(texts: list[str]) -> None:
+def test_offsets_are_positions_in_the_original_strings(texts: list[str]) -> None:
     result = normalize_input(texts, default)
     for text, tokens, offsets in zip(texts, result.sentences, result.offsets, strict=True):
         assert offsets is not None
         covered = [text[start:end] for start, end in offsets]
         assert ["".join("\ufffd" if "\ud800" <= c <= "\udfff" else c for c in piece) for piece in covered] == tokens
-        "".join(tokens).encode()  # valid Unicode from here on
+        "".join(tokens).encode()  # valid Unicode
 
 
 @pytest.mark.parametrize(
@@ -166,12 +166,12 @@ def test_offsets_point_into_the_callers_own_strings(texts: list[str]) -> None:
         TWO * 30,
         [["Mr.", "Smith", "lives", "in", "the", "U.S.", "."]] * 20,
         [["The", "show", "is", "at", "8", "p.m."]] * 20,
-        [["see", "it", "."]],  # too little to call it lower-cased
+        [["see", "it", "."]],  # too short to be called lower-cased
         [["。", "今日は"]] * 40,
     ],
 )
-def test_tokenised_text_looks_right(sentences: list[list[str]]) -> None:
-    assert looks_untokenised(sentences) is None
+def test_tokenised_text_gives_no_warning(sentences: list[list[str]]) -> None:
+    assert tokenization_warning(sentences) is None
 
 
 @pytest.mark.parametrize(
@@ -183,22 +183,22 @@ def test_tokenised_text_looks_right(sentences: list[list[str]]) -> None:
         [["Yes", "!"]] * 10 + [["Why", "not?"]] * 10,
     ],
 )
-def test_text_split_at_spaces_is_noticed(sentences: list[list[str]]) -> None:
-    assert "punctuation" in (looks_untokenised(sentences) or "")
+def test_text_split_at_spaces_gives_a_warning(sentences: list[list[str]]) -> None:
+    assert "punctuation" in (tokenization_warning(sentences) or "")
 
 
-def test_lower_cased_text_is_noticed() -> None:
-    assert "capital" in (looks_untokenised([["the", "cat", "sat", "."]] * 30) or "")
+def test_lower_cased_text_gives_a_warning() -> None:
+    assert "capital" in (tokenization_warning([["the", "cat", "sat", "."]] * 30) or "")
 
 
-def test_the_look_is_a_sample() -> None:
+def test_warning_checks_a_sample_only() -> None:
     class Counted(list[list[str]]):
-        seen = 0
+        num_read = 0
 
         def __getitem__(self, index: Any) -> Any:
-            found = super().__getitem__(index)
-            Counted.seen += len(found)
-            return found
+            items = super().__getitem__(index)
+            Counted.num_read += len(items)
+            return items
 
-    looks_untokenised(Counted([["A", "b", "."]] * 100_000))
-    assert Counted.seen <= 400
+    tokenization_warning(Counted([["A", "b", "."]] * 100_000))
+    assert Counted.num_read <= 400

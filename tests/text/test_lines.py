@@ -1,4 +1,4 @@
-"""Lines of text files: what ends one, what is not text, damaged and hostile files, bounded memory."""
+"""Lines of text files: line ends, invalid UTF-8, damaged and hostile files, bounded memory."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_only_newlines_end_lines(tmp_path: Path, data: bytes, lines: list[str]) 
 @given(st.lists(st.text(st.characters(codec="utf-8", exclude_characters="\n")).map(lambda line: line.rstrip("\r"))))
 @example(["\ufeff" * 2, ""])
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_lines_written_are_lines_read(tmp_path: Path, lines: list[str]) -> None:
+def test_written_lines_are_read_back(tmp_path: Path, lines: list[str]) -> None:
     path = write(tmp_path, b"\xef\xbb\xbf" + "".join(line + "\n" for line in lines).encode())
     assert list(read_lines(path)) == lines
 
@@ -73,7 +73,7 @@ def test_compressed_files_are_read_by_their_suffix(tmp_path: Path, suffix: str) 
 
 
 @pytest.mark.parametrize("suffix", [".gz", ".bz2", ".xz", ".zst"])
-def test_files_of_several_streams_are_read_whole(tmp_path: Path, suffix: str) -> None:
+def test_files_of_several_streams_are_read_completely(tmp_path: Path, suffix: str) -> None:
     data = COMPRESS[suffix](b"a\nb") + COMPRESS[suffix](b"c\nd\n")
     assert list(read_lines(write(tmp_path, data, suffix))) == ["a", "bc", "d"]
 
@@ -83,23 +83,25 @@ def test_an_empty_file_has_no_lines(tmp_path: Path, suffix: str) -> None:
     assert list(read_lines(write(tmp_path, COMPRESS[suffix](b""), suffix))) == []
 
 
-@pytest.mark.parametrize("at", [0, 1, BLOCK_BYTES - 2, BLOCK_BYTES - 1, BLOCK_BYTES, BLOCK_BYTES + 1, 3 * BLOCK_BYTES])
-def test_lines_may_cross_blocks(tmp_path: Path, at: int) -> None:
-    path = write(tmp_path, b"x" * at + "é\r\nz".encode())
-    assert list(read_lines(path)) == ["x" * at + "é", "z"]
+@pytest.mark.parametrize(
+    "length", [0, 1, BLOCK_BYTES - 2, BLOCK_BYTES - 1, BLOCK_BYTES, BLOCK_BYTES + 1, 3 * BLOCK_BYTES]
+)
+def test_lines_may_cross_blocks(tmp_path: Path, length: int) -> None:
+    path = write(tmp_path, b"x" * length + "é\r\nz".encode())
+    assert list(read_lines(path)) == ["x" * length + "é", "z"]
 
 
-def test_bytes_that_are_not_utf8_are_named_by_line_and_byte(tmp_path: Path) -> None:
+def test_error_for_invalid_utf8_names_line_and_byte(tmp_path: Path) -> None:
     good = b"ok line\n" * 12_344
     path = write(tmp_path, good + b"caf\xe9 here\nmore\n")
     lines = read_lines(path)
     assert [next(lines) for _ in range(12_344)] == ["ok line"] * 12_344
-    with pytest.raises(DataError) as caught:
+    with pytest.raises(DataError) as error_info:
         next(lines)
-    assert f"{path}:12345: byte {len(good) + 3} " in caught.value.message
+    assert f"{path}:12345: byte {len(good) + 3} " in error_info.value.message
 
 
-def test_byte_numbers_count_line_ends_and_byte_order_mark(tmp_path: Path) -> None:
+def test_byte_numbers_include_line_ends_and_byte_order_mark(tmp_path: Path) -> None:
     path = write(tmp_path, b"\xef\xbb\xbfab\xff\n")
     with pytest.raises(DataError, match=r"file.txt:1: byte 5 "):
         list(read_lines(path))
@@ -108,7 +110,7 @@ def test_byte_numbers_count_line_ends_and_byte_order_mark(tmp_path: Path) -> Non
         list(read_lines(path))
 
 
-def test_replacing_counts_and_warns_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_replacement_logs_one_warning_with_the_count(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     path = write(tmp_path, b"ok\ncaf\xe9\nok\n\xff\xfe x\n\xed\xa0\x80\n")
     with caplog.at_level(logging.WARNING):
         lines = list(read_lines(path, errors="replace"))
@@ -117,16 +119,16 @@ def test_replacing_counts_and_warns_once(tmp_path: Path, caplog: pytest.LogCaptu
     assert caplog.records[0].args == (path, 3, 2)  # three lines, the first is line 2
 
 
-def test_unknown_errors_mode_is_refused_at_once(tmp_path: Path) -> None:
+def test_unknown_errors_mode_is_refused_immediately(tmp_path: Path) -> None:
     with pytest.raises(ConfigError):
         read_lines(tmp_path, errors="ignore")  # type: ignore[arg-type]  # on purpose
 
 
 @pytest.mark.parametrize("suffix", [".gz", ".bz2", ".xz", ".zst"])
-@pytest.mark.parametrize("cut", [0.99, 0.5])
-def test_a_file_cut_short_is_a_data_error_with_the_byte_reached(tmp_path: Path, suffix: str, cut: float) -> None:
+@pytest.mark.parametrize("fraction", [0.99, 0.5])
+def test_error_for_a_truncated_file_names_the_byte(tmp_path: Path, suffix: str, fraction: float) -> None:
     data = COMPRESS[suffix](TEXT)
-    path = write(tmp_path, data[: int(len(data) * cut)], suffix)
+    path = write(tmp_path, data[: int(len(data) * fraction)], suffix)
     with pytest.raises(DataError, match=r"past byte [\d,]+ of its text"):
         list(read_lines(path))
 
@@ -141,7 +143,7 @@ def test_a_damaged_file_is_a_data_error(tmp_path: Path, suffix: str) -> None:
 
 
 @pytest.mark.parametrize("suffix", [".gz", ".bz2", ".xz", ".zst"])
-def test_a_plain_file_with_a_false_suffix_is_a_data_error(tmp_path: Path, suffix: str) -> None:
+def test_an_uncompressed_file_with_a_wrong_suffix_is_a_data_error(tmp_path: Path, suffix: str) -> None:
     if suffix == ".zst":
         pytest.importorskip("zstandard")
     with pytest.raises(DataError, match="past byte 0"):
@@ -149,7 +151,7 @@ def test_a_plain_file_with_a_false_suffix_is_a_data_error(tmp_path: Path, suffix
 
 
 @pytest.mark.parametrize("suffix", [".gz", ".zst"])
-def test_a_bomb_is_refused_within_bounded_memory(tmp_path: Path, suffix: str) -> None:
+def test_a_decompression_bomb_is_refused_within_bounded_memory(tmp_path: Path, suffix: str) -> None:
     path = tmp_path / f"bomb{suffix}"
     open_file = gzip.open if suffix == ".gz" else pytest.importorskip("zstandard").open
     zeros = bytes(1 << 20)
@@ -174,7 +176,7 @@ def test_a_long_file_of_short_lines_streams(tmp_path: Path) -> None:
     assert peak < 32 << 20
 
 
-def test_the_longest_line_allowed_is_read(tmp_path: Path) -> None:
+def test_a_line_of_the_maximum_length_is_read(tmp_path: Path) -> None:
     path = write(tmp_path, b"short\n" + b"x" * 100 + b"\nend")
     assert [len(line) for line in read_lines(path, max_line_bytes=100)] == [5, 100, 3]
     with pytest.raises(DataError, match=r"file.txt:2: the line is longer than 99 bytes"):
@@ -190,14 +192,14 @@ def test_a_line_added_while_reading_is_read(tmp_path: Path) -> None:
     assert list(lines)[-1] == "last"
 
 
-def test_what_is_no_file_is_a_data_error(tmp_path: Path) -> None:
+def test_path_that_is_not_a_file_is_a_data_error(tmp_path: Path) -> None:
     (tmp_path / "loop").symlink_to(tmp_path / "loop")
     for path in (tmp_path, tmp_path / "absent.txt", tmp_path / "absent.gz", tmp_path / "loop"):
         with pytest.raises(DataError):
             list(read_lines(path))
 
 
-def test_absent_zst_is_a_data_error(tmp_path: Path) -> None:
+def test_missing_zst_is_a_data_error(tmp_path: Path) -> None:
     pytest.importorskip("zstandard")
     with pytest.raises(DataError):
         list(read_lines(tmp_path / "absent.zst"))

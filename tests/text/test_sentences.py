@@ -1,4 +1,4 @@
-"""Sentence spans: English stops and abbreviations, other scripts, any string, linear time."""
+"""Sentence splitting: English stops and abbreviations, other scripts, arbitrary strings, linear time."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def pieces(text: str) -> list[str]:
     return [text[start:end] for start, end in split_sentences(text)]
 
 
-# sentences are joined by a space and must come apart again
+# sentences that are joined by a space and must be split at the same places
 JOINED = [
     ["The cat sat.", "The dog ran.", "It rained."],
     ["Mr. Smith met Dr. Jones.", "They spoke with Sen. J. K. Lee."],
@@ -39,7 +39,7 @@ JOINED = [
 
 
 @pytest.mark.parametrize("sentences", JOINED, ids=lambda sentences: sentences[0][:20])
-def test_split_finds_the_joints(sentences: list[str]) -> None:
+def test_joined_sentences_are_split_again(sentences: list[str]) -> None:
     assert pieces(" ".join(sentences)) == sentences
 
 
@@ -77,7 +77,7 @@ def test_lower_case_text_splits_before_small_letters() -> None:
 
 
 @pytest.mark.parametrize("text", ["", " \n\t\u3000", "\n\n\n", "\u2029"])
-def test_nothing_but_whitespace_has_no_sentences(text: str) -> None:
+def test_whitespace_has_no_sentences(text: str) -> None:
     assert split_sentences(text) == []
 
 
@@ -122,8 +122,8 @@ def test_spans_cover_all_but_whitespace(text: str) -> None:
         "U.S. ",
     ],
 )
-def test_split_is_linear_in_the_text(piece: str) -> None:
+def test_time_is_linear_in_the_text(piece: str) -> None:
     text = "x." + piece * (250_000 // len(piece)) + "a"
     start = time.process_time()
     split_sentences(text)
-    assert time.process_time() - start < 1.5  # about 0.2 here; anything quadratic takes minutes
+    assert time.process_time() - start < 1.5  # about 0.2; a quadratic algorithm takes minutes

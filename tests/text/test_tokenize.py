@@ -1,4 +1,4 @@
-"""Tokens: the benchmark's style on real sentences, exact offsets on any string, linear time."""
+"""Tokenizers: the benchmark's style on real sentences, exact offsets on arbitrary strings, linear time."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from elmo.text.tokenize import Token, tokenizer
 default = tokenizer("default")
 whitespace = tokenizer("whitespace")
 
-# raw sentence, tokens as the benchmark writes them
+# raw sentence, tokens as in the benchmark
 SENTENCES = [
     ("The cat sat.", "The cat sat ."),
     ("They didn't have time.", "They didn 't have time ."),
@@ -84,12 +84,12 @@ SENTENCES = [
 
 
 @pytest.mark.parametrize(("raw", "expected"), SENTENCES)
-def test_default_writes_tokens_as_the_benchmark_does(raw: str, expected: str) -> None:
+def test_default_gives_the_tokens_of_the_benchmark(raw: str, expected: str) -> None:
     assert [token.text for token in default(raw)] == expected.split(" ")
 
 
 @pytest.mark.parametrize(("raw", "expected"), SENTENCES)
-def test_default_leaves_tokenised_text_alone(raw: str, expected: str) -> None:
+def test_default_does_not_change_tokenised_text(raw: str, expected: str) -> None:
     assert [token.text for token in default(expected)] == expected.split(" ")
 
 
@@ -97,7 +97,7 @@ def test_default_leaves_tokenised_text_alone(raw: str, expected: str) -> None:
     ("raw", "expected"),
     [
         ("👩‍💻 👍🏽ok 🇫🇷🇩🇪", ["👩‍💻", "👍🏽", "ok", "🇫🇷", "🇩🇪"]),
-        ("ete\u0301s été", ["ete\u0301s", "été"]),  # NFD and NFC stay what they are
+        ("ete\u0301s été", ["ete\u0301s", "été"]),  # NFD and NFC are not changed
         ("a" + "\u0301" * 1000 + ".", ["a" + "\u0301" * 1000, "."]),
         ("हिन्दी भाषा।", ["हिन्दी", "भाषा", "।"]),
         ("ภาษาไทย", ["ภาษาไทย"]),
@@ -114,12 +114,12 @@ def test_default_leaves_tokenised_text_alone(raw: str, expected: str) -> None:
         (" \t\n\u00a0\u3000", []),
     ],
 )
-def test_default_takes_any_unicode(raw: str, expected: list[str]) -> None:
+def test_default_accepts_any_unicode(raw: str, expected: list[str]) -> None:
     assert [token.text for token in default(raw)] == expected
 
 
 @pytest.mark.parametrize("raw", ["<S>", "</S>", "<UNK>", "<bos>"])
-def test_whitespace_keeps_special_looking_tokens_whole(raw: str) -> None:
+def test_whitespace_does_not_split_special_tokens(raw: str) -> None:
     assert whitespace(f"a {raw}\tb") == [
         Token("a", 0, 1),
         Token(raw, 2, 2 + len(raw)),
@@ -138,7 +138,7 @@ def check_offsets(text: str, tokens: list[Token]) -> None:
 
 
 ANY_TEXT = st.text(st.characters(codec=None), max_size=60)  # with surrogates
-# what the rules look at, mixed densely
+# dense mixtures of the characters that the rules depend on
 TRICKY = st.lists(
     st.sampled_from(list("aOsdtIZ15é.,-'’\"`_$/ \n\u0301\u200d👍\ud800") + ["U.S.", "Inc.", " ", "n't", "No.", "O'"]),
     max_size=30,
@@ -148,12 +148,12 @@ TRICKY = st.lists(
 @given(ANY_TEXT | TRICKY)
 @example("\x1c\x85 \u2029")
 @example("Mr." * 5)
-def test_default_offsets_slice_back_and_cover_every_character(text: str) -> None:
+def test_default_offsets_are_exact_and_cover_every_character(text: str) -> None:
     check_offsets(text, default(text))
 
 
 @given(ANY_TEXT)
-def test_whitespace_offsets_slice_back_and_cover_every_character(text: str) -> None:
+def test_whitespace_offsets_are_exact_and_cover_every_character(text: str) -> None:
     check_offsets(text, whitespace(text))
     assert [token.text for token in whitespace(text)] == text.split()
 
@@ -177,7 +177,7 @@ def test_default_is_idempotent_on_its_own_output(text: str) -> None:
 
 
 @given(ORDINARY, ORDINARY)
-def test_default_does_not_look_across_a_line_break_and_a_mark(left: str, right: str) -> None:
+def test_default_does_not_depend_on_text_before_a_line_break_and_a_mark(left: str, right: str) -> None:
     # position does not matter: a text has the same tokens after other text as alone
     alone = [token.text for token in default("; " + right)]
     after = [token.text for token in default(left + "\n; " + right)]
@@ -210,17 +210,17 @@ def test_default_does_not_look_across_a_line_break_and_a_mark(left: str, right: 
         "\ud800",
     ],
 )
-def test_default_is_linear_in_the_text(piece: str) -> None:
+def test_default_takes_linear_time(piece: str) -> None:
     quarter = piece * (250_000 // len(piece))
     start = time.process_time()
     default(quarter)
-    assert time.process_time() - start < 1.5  # about 0.3 here; anything quadratic takes minutes
+    assert time.process_time() - start < 1.5  # about 0.3; a quadratic algorithm takes minutes
 
 
 @pytest.mark.parametrize(
     ("name", "near"), [("defualt", "default"), ("spcay:en", "spacy"), ("Moses:de", "moses"), ("white", "whitespace")]
 )
-def test_unknown_name_suggests_the_nearest(name: str, near: str) -> None:
+def test_error_for_an_unknown_name_suggests_the_nearest(name: str, near: str) -> None:
     with pytest.raises(ConfigError) as caught:
         tokenizer(name)
     assert name in caught.value.message
@@ -234,7 +234,7 @@ def test_unknown_name_is_refused(name: str) -> None:
 
 
 @pytest.mark.parametrize(("name", "module"), [("spacy", "spacy"), ("moses:de", "sacremoses")])
-def test_missing_library_names_the_extra(name: str, module: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_error_for_a_missing_library_names_the_extra(name: str, module: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, module, None)
     with pytest.raises(MissingExtra) as caught:
         tokenizer(name)
@@ -254,14 +254,14 @@ ODD_TEXTS = [raw for raw, _ in SENTENCES] + [
 
 
 @pytest.mark.parametrize("name", ["spacy", "spacy:de", "spacy:xx"])
-def test_spacy_offsets_slice_back_and_cover_every_character(name: str) -> None:
+def test_spacy_offsets_are_exact_and_cover_every_character(name: str) -> None:
     pytest.importorskip("spacy")
     tokenize = tokenizer(name)
     for text in ODD_TEXTS:
         check_offsets(text, tokenize(text))
 
 
-def test_spacy_cuts_as_spacy_does() -> None:
+def test_spacy_gives_the_tokens_of_spacy() -> None:
     pytest.importorskip("spacy")
     assert [token.text for token in tokenizer("spacy:en")("I don't.")] == ["I", "do", "n't", "."]
 
@@ -273,14 +273,14 @@ def test_spacy_unknown_language_is_refused() -> None:
 
 
 @pytest.mark.parametrize("name", ["moses", "moses:de", "moses:fr"])
-def test_moses_offsets_slice_back_and_cover_every_character(name: str) -> None:
+def test_moses_offsets_are_exact_and_cover_every_character(name: str) -> None:
     pytest.importorskip("sacremoses")
     tokenize = tokenizer(name)
     for text in ODD_TEXTS:
         check_offsets(text, tokenize(text))
 
 
-def test_moses_cuts_as_moses_does() -> None:
+def test_moses_gives_the_tokens_of_moses() -> None:
     pytest.importorskip("sacremoses")
     assert [token.text for token in tokenizer("moses:en")("I don't & won't.")] == [
         "I",
@@ -296,7 +296,7 @@ def test_moses_cuts_as_moses_does() -> None:
 def test_moses_that_changes_the_text_is_a_data_error() -> None:
     pytest.importorskip("sacremoses")
     with pytest.raises(DataError):
-        tokenizer("moses:en")("say DOTMULTI now")  # its own placeholder, which it turns into a full stop
+        tokenizer("moses:en")("say DOTMULTI now")  # Moses' own placeholder, which it replaces by a full stop
 
 
 def test_moses_language_must_be_a_code() -> None:

@@ -1,4 +1,4 @@
-"""Zips of models: the NLPL repository's form is read; whatever could do harm refuses the whole archive."""
+"""Zip files of models: those of the NLPL repository are read; one unsafe entry makes the archive an error."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ import pytest
 from published_models import VOCAB, write_model
 
 from elmo.errors import WeightsError
-from elmo.weights.archives import MOST_ENTRIES
+from elmo.weights.archives import MAX_ENTRIES
 from elmo.weights.formats import detect, read_model
 
 
 @pytest.fixture(autouse=True)
-def temporary(tmp_path_factory, monkeypatch) -> Path:
-    """The folder that zips are unpacked in, which must be empty again after each test."""
+def temporary_folder(tmp_path_factory, monkeypatch) -> Path:
+    """The folder that zips are unpacked in; it must be empty after each test."""
     folder = tmp_path_factory.mktemp("unpacked")
     monkeypatch.setattr(tempfile, "tempdir", str(folder))
     yield folder
@@ -38,7 +38,7 @@ def pack(path: Path, folder: Path, inside: str = "", names: dict[str, str] | Non
 
 @pytest.mark.parametrize("inside", ["", "uniref50_v2/"])
 @pytest.mark.parametrize("packed_vocab", [True, False])
-def test_zip_as_the_nlpl_repository_makes_them(tmp_path, inside, packed_vocab):
+def test_zip_of_the_nlpl_repository_is_read(tmp_path, inside, packed_vocab):
     folder = tmp_path / "model"
     write_model(folder, 1, char_input=True, vocab=True)
     (folder / "meta.json").write_text('{"algorithm": {"id": 7}}')
@@ -75,7 +75,7 @@ def entry(name: str, mode: int = 0o100644) -> zipfile.ZipInfo:
         ("sub/options.json", 0o100644, "2 options.json"),
     ],
 )
-def test_harmful_entry_refuses_the_archive(tmp_path, name, mode, word):
+def test_archive_with_an_unsafe_entry_is_refused(tmp_path, name, mode, word):
     write_model(tmp_path / "model", 2, char_input=True)
     path = pack(tmp_path / "m.zip", tmp_path / "model")
     with zipfile.ZipFile(path, "a") as archive:
@@ -86,7 +86,7 @@ def test_harmful_entry_refuses_the_archive(tmp_path, name, mode, word):
     assert sorted(tmp_path.rglob("*")) == before
 
 
-def test_ten_gigabytes_declared_are_refused(tmp_path):
+def test_zip_bomb_is_refused(tmp_path):
     path = tmp_path / "m.zip"
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("options.json", "{}")
@@ -101,7 +101,7 @@ def test_ten_gigabytes_declared_are_refused(tmp_path):
         read_model(path)
 
 
-def test_a_size_that_lies_does_not_unpack_more(tmp_path):
+def test_wrong_declared_size_is_refused(tmp_path):
     path = tmp_path / "m.zip"
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("weights.hdf5", bytes(1 << 20))
@@ -114,13 +114,13 @@ def test_a_size_that_lies_does_not_unpack_more(tmp_path):
 def test_too_many_entries_are_refused(tmp_path):
     path = tmp_path / "m.zip"
     with zipfile.ZipFile(path, "w") as archive:
-        for number in range(MOST_ENTRIES + 1):
+        for number in range(MAX_ENTRIES + 1):
             archive.writestr(entry(f"{number}"), "")
     with pytest.raises(WeightsError, match="1,001 entries"):
         read_model(path)
 
 
-def test_zip_in_zip_and_deep_folders_are_no_models(tmp_path):
+def test_zip_in_zip_and_deep_folders_are_not_models(tmp_path):
     inner = io.BytesIO()
     with zipfile.ZipFile(inner, "w") as archive:
         archive.writestr("options.json", "{}")
@@ -132,14 +132,14 @@ def test_zip_in_zip_and_deep_folders_are_no_models(tmp_path):
             read_model(path)
 
 
-def test_damaged_zip(tmp_path):
+def test_damaged_zip_is_a_weights_error(tmp_path):
     write_model(tmp_path / "model", 3, char_input=True)
     data = pack(tmp_path / "m.zip", tmp_path / "model").read_bytes()
     rng = np.random.default_rng(0)
     for number in range(60):
         bad = bytearray(data)
-        for place in rng.integers(0, len(bad), 6):
-            bad[place] = rng.integers(256)
+        for position in rng.integers(0, len(bad), 6):
+            bad[position] = rng.integers(256)
         (tmp_path / "bad.zip").write_bytes(bytes(bad)[: len(bad) if number % 2 else rng.integers(10, len(bad))])
         with contextlib.suppress(WeightsError):  # any other error fails the test
             read_model(tmp_path / "bad.zip")
@@ -150,19 +150,19 @@ def test_encrypted_zip_is_refused(tmp_path):
     path = pack(tmp_path / "m.zip", tmp_path / "model")
     data = bytearray(path.read_bytes())
     for magic, offset in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):  # the flag bit of every entry
-        place = data.find(magic)
-        while place >= 0:
-            data[place + offset] |= 1
-            place = data.find(magic, place + 1)
+        position = data.find(magic)
+        while position >= 0:
+            data[position + offset] |= 1
+            position = data.find(magic, position + 1)
     path.write_bytes(data)
     with pytest.raises(WeightsError, match="encrypted"):
         read_model(path)
 
 
 @pytest.mark.skipif(os.name == "nt" or os.geteuid() == 0, reason="root may write anywhere")
-def test_no_room_to_unpack_says_which_variable(tmp_path, temporary):
+def test_error_without_room_to_unpack_names_the_variable(tmp_path, temporary_folder):
     path = pack(tmp_path / "m.zip", tmp_path)
-    temporary.chmod(0o500)
+    temporary_folder.chmod(0o500)
     with pytest.raises(WeightsError, match="TMPDIR"):
         read_model(path)
-    temporary.chmod(0o700)
+    temporary_folder.chmod(0o700)

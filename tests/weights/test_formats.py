@@ -1,4 +1,4 @@
-"""Formats are found out: each kind by what it is, odd paths work, what is no model is said to be none."""
+"""Format detection: every format is detected, odd paths work, and anything else is a WeightsError."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from elmo.text.batch import make_batch
 from elmo.weights.formats import detect, read_model
 from elmo.weights.lookup import tiny_random
 from elmo.weights.model_parts import build
-from elmo.weights.published import write_pair
+from elmo.weights.published import write_published
 from elmo.weights.store import save_store
-from elmo.weights.tf_checkpoint import find_prefix, published_names, read_tf_checkpoint
+from elmo.weights.tf_checkpoint import find_prefix, published_names, read_tf_arrays
 
 CHECKPOINTS = Path(__file__).parents[1] / "fixtures" / "tf_checkpoint"
 
@@ -35,7 +35,7 @@ def published(tmp_path) -> Path:
     return tmp_path / "published"
 
 
-def test_each_kind_is_told_by_what_it_is(tmp_path, published):
+def test_each_format_is_detected(tmp_path, published):
     save_store(tmp_path / "ours", tiny_random())
     with zipfile.ZipFile(tmp_path / "packed.zip", "w") as archive:
         archive.write(published / "options.json", "options.json")
@@ -61,7 +61,7 @@ def test_each_kind_is_told_by_what_it_is(tmp_path, published):
         assert detect(path) == kind, path
 
 
-def test_every_way_to_name_a_published_model_gives_the_same(tmp_path, published):
+def test_folder_options_and_weights_paths_give_the_same_model(tmp_path, published):
     expected = read_model(published)
     (tmp_path / "outer").mkdir()
     shutil.copytree(published, tmp_path / "outer" / "inner")
@@ -69,7 +69,7 @@ def test_every_way_to_name_a_published_model_gives_the_same(tmp_path, published)
     shutil.copytree(published, renamed)
     (renamed / "weights.hdf5").rename(renamed / "elmo_2x2_weights.hdf5")
     (renamed / "options.json").rename(renamed / "elmo_2x2_options.json")
-    for found in (
+    for parts in (
         read_model(published / "weights.hdf5"),
         read_model(published / "options.json"),
         read_model(published / "options.json", published / "weights.hdf5"),
@@ -79,10 +79,10 @@ def test_every_way_to_name_a_published_model_gives_the_same(tmp_path, published)
         read_model(renamed / "elmo_2x2_weights.hdf5"),
         read_model(renamed / "elmo_2x2_options.json"),
     ):
-        assert found.config == expected.config
-        assert found.vocab == tuple(VOCAB)
+        assert parts.config == expected.config
+        assert parts.vocab == tuple(VOCAB)
         for name, tensor in expected.tensors.items():
-            np.testing.assert_array_equal(found.tensors[name].numpy(), tensor.numpy())
+            np.testing.assert_array_equal(parts.tensors[name].numpy(), tensor.numpy())
 
 
 @pytest.mark.skipif(os.name == "nt", reason="names that Windows forbids")
@@ -96,7 +96,7 @@ def test_odd_paths_work(tmp_path, name):
     build(read_model(folder / name))
 
 
-def test_path_that_is_no_model(tmp_path):
+def test_path_that_is_not_a_model(tmp_path):
     (tmp_path / "empty").mkdir()
     (tmp_path / "text.txt").write_text("hello")
     (tmp_path / "model.pt").write_bytes(b"\x80\x02}q\x00.")
@@ -104,8 +104,8 @@ def test_path_that_is_no_model(tmp_path):
         (tmp_path / "none", "No such file"),
         (tmp_path / "text.txt" / "x", "Not a directory"),
         (tmp_path / "empty", "no model found"),
-        (tmp_path / "text.txt", "no model file that is known"),
-        (tmp_path / "model.pt", "no model file that is known"),
+        (tmp_path / "text.txt", "not a model file of a supported format"),
+        (tmp_path / "model.pt", "not a model file of a supported format"),
         (tmp_path / "nul\0byte", "null"),
         (tmp_path / ("x" * 300), "too long"),
     ):
@@ -114,7 +114,7 @@ def test_path_that_is_no_model(tmp_path):
 
 
 @pytest.mark.skipif(os.name == "nt" or os.geteuid() == 0, reason="root may read everything")
-def test_unreadable_folder_is_said_to_be(published):
+def test_unreadable_folder_is_reported(published):
     published.chmod(0)
     with pytest.raises(WeightsError, match="Permission denied"):
         read_model(published)
@@ -130,16 +130,16 @@ def test_fifo_and_device_do_not_hang(tmp_path):
 
 
 @pytest.mark.skipif(os.name == "nt", reason="symbolic links")
-def test_folders_that_lead_to_themselves(tmp_path):
+def test_cyclic_links_are_refused(tmp_path):
     (tmp_path / "loop").mkdir()
-    (tmp_path / "loop" / "again").symlink_to(tmp_path / "loop")
+    (tmp_path / "loop" / "inner").symlink_to(tmp_path / "loop")
     (tmp_path / "self").symlink_to(tmp_path / "self")
     for path in (tmp_path / "loop", tmp_path / "self"):
         with pytest.raises(WeightsError):
             read_model(path)
 
 
-def test_ambiguous_folder_names_the_files(published):
+def test_error_for_an_ambiguous_folder_names_the_files(published):
     shutil.copy(published / "weights.hdf5", published / "other.hdf5")
     with pytest.raises(WeightsError, match=r"2 weights .*other\.hdf5, weights\.hdf5"):
         read_model(published)
@@ -147,19 +147,19 @@ def test_ambiguous_folder_names_the_files(published):
 
 def test_weights_without_options(published):
     (published / "options.json").unlink()
-    with pytest.raises(WeightsError, match="no options file beside it"):
+    with pytest.raises(WeightsError, match="no options file next to it"):
         read_model(published / "weights.hdf5")
     with pytest.raises(WeightsError, match=r"0 options .*none"):
         read_model(published)
 
 
 @pytest.mark.parametrize("variant", ["bilm", "sharded", "one_layer", "forward_words"])
-def test_checkpoint_with_options_is_a_network(tmp_path, variant):
+def test_checkpoint_with_options_builds_a_network(tmp_path, variant):
     folder = tmp_path / variant
     shutil.copytree(CHECKPOINTS / variant, folder)
-    with pytest.raises(ElmoError, match="options files beside the checkpoint"):
+    with pytest.raises(ElmoError, match="options files next to the checkpoint"):
         read_model(folder)
-    arrays = published_names(read_tf_checkpoint(find_prefix(folder)))
+    arrays = published_names(read_tf_arrays(find_prefix(folder)))
     (folder / "options.json").write_text(json.dumps(options_of(arrays)))
     parts = read_model(folder)
     assert parts.format == "tensorflow"
@@ -192,7 +192,7 @@ def options_of(arrays: dict[str, np.ndarray]) -> dict:
     return options
 
 
-def test_allennlp_archive_is_a_network_that_gives_the_oracle_s_vectors(tmp_path):
+def test_allennlp_archive_gives_the_vectors_of_the_oracle(tmp_path):
     parts = read_model(allennlp.archive(tmp_path / "model.tar.gz"))
     assert parts.format == "allennlp"
     assert [round(gamma, 6) for _, gamma in parts.mixes] == [1.5, 0.25]
@@ -201,12 +201,14 @@ def test_allennlp_archive_is_a_network_that_gives_the_oracle_s_vectors(tmp_path)
     batch = make_batch(SENTENCES, make_indexer(parts))
     with torch.no_grad():
         layers = build(parts)(torch.from_numpy(batch.ids), torch.from_numpy(batch.mask)).layers.numpy()
-    for row, wanted in enumerate(expected):
-        np.testing.assert_allclose(layers[:, row, : wanted.shape[1]], wanted, atol=1e-5)  # float32 against float64
+    for row, reference in enumerate(expected):
+        np.testing.assert_allclose(
+            layers[:, row, : reference.shape[1]], reference, atol=1e-5
+        )  # float32 against float64
 
 
 @pytest.mark.parametrize(("word_dim", "char_dim"), [(4, 7), (0, 7), (4, 0)])
-def test_manylangs_folder_is_a_network_with_the_same_token_layer(tmp_path, word_dim, char_dim):
+def test_manylangs_folder_builds_a_network_with_the_same_token_layer(tmp_path, word_dim, char_dim):
     settings = json.loads(json.dumps(manylangs.SETTINGS))
     settings["token_embedder"] |= {"word_dim": word_dim, "char_dim": char_dim}
     if not char_dim:
@@ -222,10 +224,10 @@ def test_manylangs_folder_is_a_network_with_the_same_token_layer(tmp_path, word_
     words = rows[:, -1] - 1 if parts.config.words else rows[:, 0]  # (T,)
     with torch.no_grad():
         expected = module(words, chars)  # (T, P)
-        seen = build(parts)(torch.from_numpy(batch.ids), torch.from_numpy(batch.mask)).layers[0, 0]  # (T, 2P)
-    torch.testing.assert_close(seen, torch.cat([expected, expected], dim=-1), rtol=1e-5, atol=1e-5)
+        token_layer = build(parts)(torch.from_numpy(batch.ids), torch.from_numpy(batch.mask)).layers[0, 0]  # (T, 2P)
+    torch.testing.assert_close(token_layer, torch.cat([expected, expected], dim=-1), rtol=1e-5, atol=1e-5)
     save_store(tmp_path / "ours", parts)
-    again = read_model(tmp_path / "ours")
-    assert (again.lexicon, again.config) == (parts.lexicon, parts.config)
+    second = read_model(tmp_path / "ours")
+    assert (second.lexicon, second.config) == (parts.lexicon, parts.config)
     with pytest.raises(ElmoError, match="another token layer"):
-        write_pair(tmp_path / "back", parts)
+        write_published(tmp_path / "back", parts)

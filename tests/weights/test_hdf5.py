@@ -1,4 +1,4 @@
-"""weights.hdf5: published variants give the oracle's vectors; a damaged or hostile file is one kind of error."""
+"""weights.hdf5: published variants give the oracle's vectors; a damaged or hostile file is a WeightsError."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from elmo.model.config import HeadConfig
 from elmo.text.batch import make_batch
 from elmo.weights.formats import read_model
 from elmo.weights.model_parts import build
-from elmo.weights.published import read_pair, write_pair
+from elmo.weights.published import read_published, write_published
 
 ROOT = Path(__file__).resolve().parents[2]
 CELL = "RNN_0/RNN/MultiRNNCell/Cell0/LSTMCell"
@@ -33,26 +33,23 @@ posix = pytest.mark.skipif(os.name == "nt", reason="POSIX limits and paths")
 
 
 def load(folder: Path):
-    return read_pair(folder / "options.json", folder / "weights.hdf5")
+    return read_published(folder / "options.json", folder / "weights.hdf5")
 
 
 def vectors(folder: Path) -> list[np.ndarray]:
-    """All layers of each sentence by the network, boundary positions included."""
+    """All layers of each sentence, computed by the network, with boundary positions."""
     parts = read_model(folder)
     batch = make_batch(SENTENCES, make_indexer(parts))
     with torch.no_grad():
         layers = build(parts)(torch.from_numpy(batch.ids), torch.from_numpy(batch.mask)).layers.numpy()
-    found: list[np.ndarray] = [np.empty(0)] * len(SENTENCES)
-    for row in range(len(SENTENCES)):
-        found[row] = layers[:, row, : int(batch.mask[row].sum())]
-    return found
+    return [layers[:, row, : int(batch.mask[row].sum())] for row in range(len(SENTENCES))]
 
 
 def assert_equals_oracle(folder: Path, options: oracle.Options, weights: oracle.Weights) -> None:
     expected, _ = oracle.run(options, weights, SENTENCES, vocab=VOCAB)
-    for seen, wanted in zip(vectors(folder), expected, strict=True):
-        assert seen.shape == wanted.shape
-        np.testing.assert_allclose(seen, wanted, atol=1e-5)  # float32 against float64
+    for computed, reference in zip(vectors(folder), expected, strict=True):
+        assert computed.shape == reference.shape
+        np.testing.assert_allclose(computed, reference, atol=1e-5)  # float32 against float64
 
 
 def edit(folder: Path, change) -> None:
@@ -60,11 +57,11 @@ def edit(folder: Path, change) -> None:
         change(file)
 
 
-def replace(folder: Path, name: str, **how) -> None:
+def replace(folder: Path, name: str, **options) -> None:
     def change(file: h5py.File) -> None:
         old = file[name][...]
         del file[name]
-        file.create_dataset(name, **({"data": old} | how))
+        file.create_dataset(name, **({"data": old} | options))
 
     edit(folder, change)
 
@@ -96,7 +93,7 @@ def test_layers_and_highways(tmp_path, n_layers, n_highway):
     ],
 )
 @pytest.mark.parametrize("seed", [1, 2])
-def test_shapes_and_spellings(tmp_path, choices, seed):
+def test_shapes_and_name_variants(tmp_path, choices, seed):
     assert_equals_oracle(tmp_path, *write_model(tmp_path, seed, char_input=True, **choices))
 
 
@@ -109,11 +106,11 @@ def test_word_level_model(tmp_path, bidirectional, n_layers):
 
 def test_options_of_261_characters_without_optional_keys(tmp_path):
     options, weights = write_model(tmp_path, 4, char_input=True, n_layers=1, skip=False, cell_clip=None, proj_clip=None)
-    lean = json.loads(json.dumps(options))
-    lean["char_cnn"]["n_characters"] = 261
+    minimal = json.loads(json.dumps(options))
+    minimal["char_cnn"]["n_characters"] = 261
     for key in ("n_layers", "use_skip_connections", "cell_clip", "proj_clip"):
-        del lean["lstm"][key]
-    (tmp_path / "options.json").write_text(json.dumps(lean))
+        del minimal["lstm"][key]
+    (tmp_path / "options.json").write_text(json.dumps(minimal))
     assert_equals_oracle(tmp_path, options, weights)
 
 
@@ -129,18 +126,18 @@ def test_softmax_inside_the_weights_file(tmp_path, tied):
     build(parts)
 
 
-def test_softmax_of_its_own_file_comes_along_and_back(tmp_path):
+def test_softmax_in_a_separate_file_is_read_and_written(tmp_path):
     _, weights = write_model(tmp_path / "a", 6, vocab=True, char_input=True, softmax=True)
-    write_pair(tmp_path / "b", load(tmp_path / "a"))
+    write_published(tmp_path / "b", load(tmp_path / "a"))
     assert sorted(p.name for p in (tmp_path / "b").iterdir()) == [
         "options.json",
         "softmax_weights.hdf5",
         "vocab.txt",
         "weights.hdf5",
     ]
-    again = load(tmp_path / "b")
-    assert again.vocab == tuple(VOCAB)
-    np.testing.assert_array_equal(again.tensors["head.weight"].numpy(), weights["softmax/W"])
+    second = load(tmp_path / "b")
+    assert second.vocab == tuple(VOCAB)
+    np.testing.assert_array_equal(second.tensors["head.weight"].numpy(), weights["softmax/W"])
 
 
 def test_vocabulary_of_another_model_is_refused(tmp_path):
@@ -150,7 +147,7 @@ def test_vocabulary_of_another_model_is_refused(tmp_path):
         load(tmp_path)
 
 
-def test_token_vectors_beside_a_character_model_are_only_warned_of(tmp_path, caplog):
+def test_token_vectors_in_a_character_model_are_ignored_with_a_warning(tmp_path, caplog):
     options, weights = write_model(tmp_path, 7, char_input=True)
     edit(tmp_path, lambda file: file.create_dataset("embedding", data=np.zeros((5, 3), np.float32)))
     with caplog.at_level(logging.WARNING):
@@ -158,7 +155,7 @@ def test_token_vectors_beside_a_character_model_are_only_warned_of(tmp_path, cap
     assert any("embedding" in record.getMessage() for record in caplog.records)
 
 
-# ---- what is written ----
+# ---- writing ----
 
 
 def datasets(path: Path) -> dict[str, tuple[str, tuple[int, ...], bytes]]:
@@ -168,14 +165,14 @@ def datasets(path: Path) -> dict[str, tuple[str, tuple[int, ...], bytes]]:
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_read_then_written_is_bit_identical(tmp_path, seed):
+def test_write_after_read_is_bit_identical(tmp_path, seed):
     write_model(tmp_path / "a", seed, vocab=True)
-    write_pair(tmp_path / "b", load(tmp_path / "a"))
+    write_published(tmp_path / "b", load(tmp_path / "a"))
     assert datasets(tmp_path / "b" / "weights.hdf5") == datasets(tmp_path / "a" / "weights.hdf5")
     assert load(tmp_path / "b").config == load(tmp_path / "a").config
 
 
-def test_forget_bias_in_the_weights_is_taken_out_for_old_tools(tmp_path):
+def test_forget_bias_in_the_weights_is_subtracted_when_written(tmp_path):
     options, weights = write_model(tmp_path / "a", 8, char_input=True)
     parts = load(tmp_path / "a")
     H = parts.config.lstm.cell_dim
@@ -185,24 +182,24 @@ def test_forget_bias_in_the_weights_is_taken_out_for_old_tools(tmp_path):
             tensors[name] = tensors[name].clone()
             tensors[name][2 * H : 3 * H] += 1.0
     lstm = dataclasses.replace(parts.config.lstm, forget_bias=0.0)
-    folded = dataclasses.replace(parts, config=dataclasses.replace(parts.config, lstm=lstm), tensors=tensors)
-    write_pair(tmp_path / "b", folded)
+    with_forget_bias = dataclasses.replace(parts, config=dataclasses.replace(parts.config, lstm=lstm), tensors=tensors)
+    write_published(tmp_path / "b", with_forget_bias)
     assert_equals_oracle(tmp_path / "b", options, weights)
 
 
 # ---- damage ----
 
 
-def test_truncated_at_forty_places(tmp_path):
+def test_file_truncated_at_forty_offsets_is_refused(tmp_path):
     write_model(tmp_path, 9, char_input=True, n_layers=2)
     path = tmp_path / "weights.hdf5"
     data = path.read_bytes()
     for offset in np.random.default_rng(0).integers(0, len(data), 40):
         path.write_bytes(data[:offset])
-        begun = time.perf_counter()
+        start = time.perf_counter()
         with pytest.raises(WeightsError, match=r"weights\.hdf5"):
             load(tmp_path)
-        assert time.perf_counter() - begun < 2
+        assert time.perf_counter() - start < 2
 
 
 FUZZ = """
@@ -211,7 +208,7 @@ from pathlib import Path
 import numpy as np
 from elmo.errors import WeightsError
 from elmo.weights.model_parts import build
-from elmo.weights.published import read_pair
+from elmo.weights.published import read_published
 logging.disable(logging.CRITICAL)
 folder, first, last = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
 data = (folder / "weights.hdf5").read_bytes()
@@ -221,14 +218,14 @@ for seed in range(first, last):
     print(seed, flush=True)
     rng = np.random.default_rng(seed)
     bad = bytearray(data)
-    reach = len(bad) if seed % 3 == 0 else min(len(bad), 6144)  # metadata stands at the start
-    for place in rng.integers(0, reach, rng.integers(1, 9)):
-        bad[place] = rng.integers(256)
+    end = len(bad) if seed % 3 == 0 else min(len(bad), 6144)  # metadata is at the start
+    for position in rng.integers(0, end, rng.integers(1, 9)):
+        bad[position] = rng.integers(256)
     if seed % 5 == 0:
         bad = bad[: rng.integers(1, len(bad))]
     mutant.write_bytes(bad)
     try:
-        build(read_pair(folder / "options.json", mutant))
+        build(read_published(folder / "options.json", mutant))
     except WeightsError:
         refused += 1
 print("refused", refused)
@@ -244,17 +241,17 @@ def fuzz(folder: Path, first: int, last: int) -> int:
     return int(lines[-1].split()[1])
 
 
-def test_mutants_are_refused_or_load_and_never_crash(tmp_path):
+def test_mutated_files_are_refused_or_load_and_never_crash(tmp_path):
     assert fuzz(tmp_path, 0, 300) > 100
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("part", range(4))
-def test_two_thousand_mutants(tmp_path, part):
+def test_two_thousand_mutated_files(tmp_path, part):
     assert fuzz(tmp_path, 1_000 + 500 * part, 1_500 + 500 * part) > 150
 
 
-# ---- hostility ----
+# ---- hostile files ----
 
 
 @pytest.fixture
@@ -263,13 +260,13 @@ def model(tmp_path) -> Path:
     return tmp_path
 
 
-def assert_refused(folder: Path, *words: str) -> None:
+def assert_refused(folder: Path, *texts: str) -> None:
     with pytest.raises(WeightsError) as error:
         load(folder)
-    assert all(word in str(error.value) for word in words), error.value
+    assert all(text in str(error.value) for text in texts), error.value
 
 
-def test_external_storage_is_refused_and_its_bytes_stay_unread(model):
+def test_external_storage_is_refused_and_not_read(model):
     secret = model / "secret.bin"
     secret.write_bytes(np.full(4096, 7, np.float32).tobytes())
 
@@ -289,7 +286,7 @@ def test_links_and_virtual_datasets_are_refused_by_name(model, tmp_path_factory)
         file["x"] = np.zeros(3, np.float32)
     layout = h5py.VirtualLayout(shape=(3,), dtype="f4")
     layout[:] = h5py.VirtualSource(str(other), "x", shape=(3,))
-    whole = (model / "weights.hdf5").read_bytes()
+    original = (model / "weights.hdf5").read_bytes()
 
     def soft(file: h5py.File) -> None:
         file["extra"] = h5py.SoftLink("/extra")
@@ -301,24 +298,24 @@ def test_links_and_virtual_datasets_are_refused_by_name(model, tmp_path_factory)
         file.create_virtual_dataset("extra", layout)
 
     for change, word in ((soft, "link"), (external, "link"), (virtual, "virtual")):
-        (model / "weights.hdf5").write_bytes(whole)
+        (model / "weights.hdf5").write_bytes(original)
         edit(model, change)
         assert_refused(model, "'extra'", word)
 
 
 def test_group_inside_itself_is_refused(model):
     def change(file: h5py.File) -> None:
-        file["CNN/again"] = file["CNN"]
+        file["CNN/cycle"] = file["CNN"]
 
     edit(model, change)
-    assert_refused(model, "'CNN/again'", "contains itself")
+    assert_refused(model, "'CNN/cycle'", "contains itself")
 
 
 def test_named_type_and_too_many_names_are_refused(model):
-    whole = (model / "weights.hdf5").read_bytes()
+    original = (model / "weights.hdf5").read_bytes()
     edit(model, lambda file: file.__setitem__("type", np.dtype("f4")))
     assert_refused(model, "'type'", "neither group nor dataset")
-    (model / "weights.hdf5").write_bytes(whole)
+    (model / "weights.hdf5").write_bytes(original)
 
     def many(file: h5py.File) -> None:
         for number in range(10_001):
@@ -329,7 +326,7 @@ def test_named_type_and_too_many_names_are_refused(model):
 
 
 def bomb(folder: Path, rows: int) -> None:
-    """A file of kilobytes whose embedding is `rows` times 1024 floats, with options that agree."""
+    """A file of a few kilobytes that declares an embedding of `rows` x 1024 floats, with matching options."""
     options = {"lstm": {"dim": 1024, "projection_dim": 1024, "n_layers": 1}, "bidirectional": False}
     (folder / "options.json").write_text(json.dumps(options))
     with h5py.File(folder / "weights.hdf5", "w") as file:
@@ -339,21 +336,21 @@ def bomb(folder: Path, rows: int) -> None:
 
 
 @pytest.mark.parametrize("rows", [1 << 20, 1 << 28])
-def test_declared_terabytes_are_refused_before_memory_is_taken(tmp_path, rows):
+def test_declared_terabytes_are_refused_before_memory_is_allocated(tmp_path, rows):
     bomb(tmp_path, rows)
-    begun = time.perf_counter()
+    start = time.perf_counter()
     with pytest.raises(WeightsError, match=r"declare|parameters"):
         load(tmp_path)
-    assert time.perf_counter() - begun < 1
+    assert time.perf_counter() - start < 1
 
 
 @posix
-def test_a_run_limited_to_two_gigabytes_ends_cleanly(tmp_path):
+def test_process_limited_to_two_gigabytes_reports_an_error(tmp_path):
     bomb(tmp_path, 1 << 20)
     limit = "import resource; resource.setrlimit(resource.RLIMIT_AS, (2 << 30, 2 << 30))"
     code = f"{limit}; from elmo.cli.main import main; main()"
-    for words in (["info", str(tmp_path)], ["convert", str(tmp_path), str(tmp_path / "out")]):
-        command = [sys.executable, "-c", code, *words]
+    for arguments in (["info", str(tmp_path)], ["convert", str(tmp_path), str(tmp_path / "out")]):
+        command = [sys.executable, "-c", code, *arguments]
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
         assert done.returncode == 1, done.stderr
         assert "declare" in done.stderr
@@ -377,7 +374,7 @@ def test_gzip_bomb_of_written_zeros_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize("storage", [dict(chunks=(64, 2)), dict(chunks=(64, 2), compression="gzip"), dict()])
-def test_missing_pieces_of_a_dataset_are_not_read_as_zeros(model, storage):
+def test_missing_chunks_of_a_dataset_are_not_read_as_zeros(model, storage):
     shape = h5py.File(model / "weights.hdf5")["char_embed"].shape
 
     def change(file: h5py.File) -> None:
@@ -387,7 +384,7 @@ def test_missing_pieces_of_a_dataset_are_not_read_as_zeros(model, storage):
             empty[:64] = 1.0
 
     edit(model, change)
-    assert_refused(model, "char_embed", "cut short")
+    assert_refused(model, "char_embed", "truncated")
 
 
 def test_gzip_shuffle_and_chunks_are_read(tmp_path):
@@ -397,9 +394,9 @@ def test_gzip_shuffle_and_chunks_are_read(tmp_path):
     assert_equals_oracle(tmp_path, options, weights)
 
 
-@pytest.mark.parametrize("how", [dict(compression="lzf"), dict(scaleoffset=3)])
-def test_other_filters_are_refused(model, how):
-    replace(model, "char_embed", **how)
+@pytest.mark.parametrize("options", [dict(compression="lzf"), dict(scaleoffset=3)])
+def test_other_filters_are_refused(model, options):
+    replace(model, "char_embed", **options)
     assert_refused(model, "'char_embed'", "filter")
 
 
@@ -407,14 +404,14 @@ def test_other_filters_are_refused(model, how):
 
 
 def test_missing_misshapen_and_extra_datasets(model, caplog):
-    whole = (model / "weights.hdf5").read_bytes()
+    original = (model / "weights.hdf5").read_bytes()
     kernel = h5py.File(model / "weights.hdf5")[f"{CELL}/W_0"].shape
     edit(model, lambda file: file.__delitem__(f"{CELL}/W_0"))
     assert_refused(model, f"'{CELL}/W_0'", str(kernel))
-    (model / "weights.hdf5").write_bytes(whole)
+    (model / "weights.hdf5").write_bytes(original)
     replace(model, f"{CELL}/W_0", data=np.zeros(kernel[::-1], np.float32))
     assert_refused(model, f"'{CELL}/W_0'", str(kernel), str(kernel[::-1]))
-    (model / "weights.hdf5").write_bytes(whole)
+    (model / "weights.hdf5").write_bytes(original)
     edit(model, lambda file: file.create_dataset("other/thing", data=np.zeros(3, np.float32)))
     with caplog.at_level(logging.WARNING):
         build(load(model))
@@ -447,7 +444,7 @@ def test_scalar_and_null_datasets_are_refused(model):
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 1e300])
-def test_values_that_are_not_finite_are_counted_and_refused(model, value, caplog):
+def test_nonfinite_values_are_counted_and_refused(model, value, caplog):
     def change(file: h5py.File) -> None:
         array = file["char_embed"][...].astype("f8")
         array[3, :2] = value
@@ -463,7 +460,7 @@ def test_values_that_are_not_finite_are_counted_and_refused(model, value, caplog
     assert any("2 values" in record.getMessage() for record in caplog.records)
 
 
-class Evil:
+class RunsCommand:
     def __init__(self, marker: Path) -> None:
         self.marker = marker
 
@@ -474,11 +471,11 @@ class Evil:
 @pytest.mark.parametrize("saved_by", ["pickle", "torch", "torch_old"])
 def test_a_pickle_under_any_name_is_refused_and_not_run(model, saved_by):
     marker = model / "ran"
-    evil = model / "evil"
+    pickled = model / "pickled"
     if saved_by == "pickle":
-        evil.write_bytes(pickle.dumps(Evil(marker)))
+        pickled.write_bytes(pickle.dumps(RunsCommand(marker)))
     else:
-        torch.save({"x": Evil(marker)}, evil, _use_new_zipfile_serialization=saved_by == "torch")
+        torch.save({"x": RunsCommand(marker)}, pickled, _use_new_zipfile_serialization=saved_by == "torch")
     for name in (
         "weights.hdf5",
         "other.hdf5",
@@ -488,7 +485,7 @@ def test_a_pickle_under_any_name_is_refused_and_not_run(model, saved_by):
         "model.pt",
         "model.tar.gz",
     ):
-        (model / name).write_bytes(evil.read_bytes())
+        (model / name).write_bytes(pickled.read_bytes())
         with pytest.raises(WeightsError):
             read_model(model / name)
     with pytest.raises(WeightsError):
@@ -496,11 +493,11 @@ def test_a_pickle_under_any_name_is_refused_and_not_run(model, saved_by):
     assert not marker.exists()
 
 
-def test_head_that_the_layout_cannot_hold_is_refused(tmp_path):
+def test_adaptive_head_is_refused_by_the_published_layout(tmp_path):
     write_model(tmp_path / "a", 16, char_input=True)
     parts = load(tmp_path / "a")
     head = HeadConfig(vocab_size=11, kind="adaptive", cutoffs=(4,))
     parts = dataclasses.replace(parts, config=dataclasses.replace(parts.config, head=head))
     with pytest.raises(ConfigError, match="adaptive"):
-        write_pair(tmp_path / "b", parts)
+        write_published(tmp_path / "b", parts)
     assert not (tmp_path / "b").exists()

@@ -1,4 +1,4 @@
-"""A softmax left on disk: vectors never read it, scores read it once, and it is checked when it is read."""
+"""The lazy softmax: embedding does not read it, scoring reads it once, and it is verified when it is read."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from models_with_head import scored
+from models_with_head import tiny_with_head
 from test_store import make_manifest
 
 import elmo
@@ -26,48 +26,48 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @pytest.fixture
 def stored(tmp_path) -> Path:
-    save_store(tmp_path / "model", scored(), storage="int8")
+    save_store(tmp_path / "model", tiny_with_head(), storage="int8")
     return tmp_path / "model"
 
 
-def test_vectors_do_not_read_it_and_scores_do(stored):
+def test_embedding_does_not_read_it_and_scoring_does(stored):
     embedder = elmo.load(stored, device="cpu")
     embedder.embed("the bank of the river .")
     head = embedder.model.head
     assert isinstance(head, LazyHead)
     assert not head.is_read
-    found = LanguageModel(embedder).scores("the bank of the river .")
+    scores = LanguageModel(embedder).scores("the bank of the river .")
     assert head.is_read
-    whole = build(read_store(stored))
-    assert torch.equal(head.weight, whole.head.weight)
-    embedder.model.head = whole.head
-    again = LanguageModel(embedder).scores("the bank of the river .")
-    assert (found[0].forward == again[0].forward).all()
+    eager = build(read_store(stored))
+    assert torch.equal(head.weight, eager.head.weight)
+    embedder.model.head = eager.head
+    eager_scores = LanguageModel(embedder).scores("the bank of the river .")
+    assert (scores[0].forward == eager_scores[0].forward).all()
 
 
-def test_it_follows_the_model_to_another_dtype(stored):
-    model = build(read_store(stored, late_head=True)).to(torch.float64)
+def test_it_is_read_in_the_dtype_of_the_model(stored):
+    model = build(read_store(stored, lazy_head=True)).to(torch.float64)
     assert model.head.weight.dtype == torch.float64
     assert model.to(torch.float16).head.bias.dtype == torch.float16
 
 
-def test_a_state_dict_and_a_copy_are_whole(stored):
-    whole = build(read_store(stored)).state_dict()
-    late = build(read_store(stored, late_head=True))
-    duplicate = copy.deepcopy(late)
+def test_state_dict_and_copy_include_it(stored):
+    expected = build(read_store(stored)).state_dict()
+    lazy = build(read_store(stored, lazy_head=True))
+    duplicate = copy.deepcopy(lazy)
     assert isinstance(duplicate.head, LazyHead)
     assert duplicate.head.is_read
-    for model in (late, duplicate):
-        assert model.state_dict().keys() == whole.keys()
-        assert all(torch.equal(model.state_dict()[name], tensor) for name, tensor in whole.items())
+    for model in (lazy, duplicate):
+        assert model.state_dict().keys() == expected.keys()
+        assert all(torch.equal(model.state_dict()[name], tensor) for name, tensor in expected.items())
 
 
-def test_stored_again_it_comes_along(tmp_path, stored):
-    save_store(tmp_path / "again", read_store(stored, late_head=True), storage="int8")
-    assert (tmp_path / "again" / "head.safetensors").read_bytes() == (stored / "head.safetensors").read_bytes()
+def test_saving_the_model_includes_it(tmp_path, stored):
+    save_store(tmp_path / "second", read_store(stored, lazy_head=True), storage="int8")
+    assert (tmp_path / "second" / "head.safetensors").read_bytes() == (stored / "head.safetensors").read_bytes()
 
 
-def test_a_flipped_byte_is_found_when_it_is_read(stored):
+def test_a_flipped_byte_is_detected_when_it_is_read(stored):
     data = bytearray((stored / "head.safetensors").read_bytes())
     data[-9] ^= 1
     (stored / "head.safetensors").write_bytes(data)
@@ -81,12 +81,12 @@ def test_a_flipped_byte_is_found_when_it_is_read(stored):
 def test_a_softmax_of_another_model_is_refused(stored):
     (stored / "head.safetensors").write_bytes((stored / "model.safetensors").read_bytes())
     make_manifest(stored)
-    with pytest.raises(WeightsError, match="no tensor of a softmax"):
+    with pytest.raises(WeightsError, match="not a tensor of a softmax"):
         LanguageModel(elmo.load(stored, device="cpu")).scores("the bank .")
 
 
-def test_loading_brings_in_no_compiler():
-    """Filling weights that are replaced anyway once imported torch's compiler, which took longer than all the rest."""
+def test_loading_does_not_import_torch_dynamo():
+    """Initialising weights that are replaced anyway used to import torch's compiler, which took most of the time."""
     code = (
         "import sys, elmo; elmo.load('tiny-random', device='cpu').embed('A b .'); print('torch._dynamo' in sys.modules)"
     )
@@ -94,26 +94,26 @@ def test_loading_brings_in_no_compiler():
     assert done.stdout == "False\n", done.stderr
 
 
-def test_threads_that_come_together_get_the_same_rows(stored):
-    head = build(read_store(stored, late_head=True)).head
+def test_concurrent_threads_get_the_same_weights(stored):
+    head = build(read_store(stored, lazy_head=True)).head
     with ThreadPoolExecutor(8) as pool:
-        found = list(pool.map(lambda _: head.weight.clone(), range(32)))
-    assert all(torch.equal(rows, head.weight) for rows in found)
+        copies = list(pool.map(lambda _: head.weight.clone(), range(32)))
+    assert all(torch.equal(weight, head.weight) for weight in copies)
 
 
-def test_it_travels_and_takes_weights_like_any_module(stored):
-    late = build(read_store(stored, late_head=True)).to(torch.float32)
-    again = pickle.loads(pickle.dumps(late))
-    assert torch.equal(again.head.weight, late.head.weight)
-    fresh = build(read_store(stored, late_head=True))
-    fresh.load_state_dict(late.state_dict())
-    assert torch.equal(fresh.head.weight, late.head.weight)
+def test_it_can_be_pickled_and_loads_a_state_dict(stored):
+    lazy = build(read_store(stored, lazy_head=True)).to(torch.float32)
+    unpickled = pickle.loads(pickle.dumps(lazy))
+    assert torch.equal(unpickled.head.weight, lazy.head.weight)
+    fresh = build(read_store(stored, lazy_head=True))
+    fresh.load_state_dict(lazy.state_dict())
+    assert torch.equal(fresh.head.weight, lazy.head.weight)
     assert pickle.loads(pickle.dumps(elmo.load(stored, device="cpu"))).model.head.is_read
 
 
-def test_it_can_learn_whoever_looked_first(stored):
-    late = build(read_store(stored, late_head=True))
+def test_it_can_be_trained_after_a_read_in_inference_mode(stored):
+    lazy = build(read_store(stored, lazy_head=True))
     with torch.inference_mode():
-        assert not late.head.weight.requires_grad
-    late.requires_grad_(True).head.weight.sum().backward()
-    assert late.head.weight.grad is not None
+        assert not lazy.head.weight.requires_grad
+    lazy.requires_grad_(True).head.weight.sum().backward()
+    assert lazy.head.weight.grad is not None

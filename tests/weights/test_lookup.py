@@ -1,4 +1,4 @@
-"""Names of models: what is on this machine is found and checked, what is not says what to get and where to put it."""
+"""Models by name: those on this machine are found and checked; for others, the error says what to download."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ import elmo
 from elmo.errors import ConfigError, WeightsError
 from elmo.files import sha256_file
 from elmo.model.config import PRESETS, num_parameters
-from elmo.weights import model_folders as places
-from elmo.weights.catalogue import KNOWN, KnownFile, markdown_table
+from elmo.weights import model_folders
+from elmo.weights.catalogue import PUBLISHED_MODELS, PublishedFile, markdown_table
 from elmo.weights.lookup import find_model, tiny_random
 from elmo.weights.model_parts import build
-from elmo.weights.names import table
+from elmo.weights.names import tensor_specs
 from elmo.weights.store import save_store
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -39,18 +39,20 @@ def home(tmp_path, monkeypatch) -> Path:
 
 
 def add_model(monkeypatch, folder: Path, **facts) -> None:
-    """A known model named `mine` whose files are those of the folder."""
-    files = tuple(KnownFile(url=f"https://example.org/{p.name}", name=p.name) for p in sorted(folder.iterdir()))
-    model = dataclasses.replace(KNOWN["small"], **({"name": "mine", "files": files, "parameters": None} | facts))
-    monkeypatch.setitem(KNOWN, "mine", model)
+    """Adds a published model `mine` to the catalogue; its files are those of the folder."""
+    files = tuple(PublishedFile(url=f"https://example.org/{p.name}", name=p.name) for p in sorted(folder.iterdir()))
+    model = dataclasses.replace(
+        PUBLISHED_MODELS["small"], **({"name": "mine", "files": files, "parameters": None} | facts)
+    )
+    monkeypatch.setitem(PUBLISHED_MODELS, "mine", model)
 
 
-# ---- the table ----
+# ---- the catalogue ----
 
 
-def test_table_is_sound():
-    assert len(KNOWN) > 80
-    for name, model in KNOWN.items():
+def test_catalogue_is_consistent():
+    assert len(PUBLISHED_MODELS) > 80
+    for name, model in PUBLISHED_MODELS.items():
         assert name == model.name == name.lower()
         assert model.languages
         assert model.files
@@ -60,18 +62,18 @@ def test_table_is_sound():
             assert Path(file.name).name == file.name
             assert file.sha256 is None or len(file.sha256) == 64
     for name, preset in (("small", "small"), ("medium", "medium"), ("original", "original"), ("pubmed", "original")):
-        assert KNOWN[name].parameters == num_parameters(PRESETS[preset])
-        assert KNOWN[name].dim == PRESETS[preset].dim
-    assert sum(model.kind == "manylangs" for model in KNOWN.values()) == 45
+        assert PUBLISHED_MODELS[name].parameters == num_parameters(PRESETS[preset])
+        assert PUBLISHED_MODELS[name].dim == PRESETS[preset].dim
+    assert sum(model.kind == "manylangs" for model in PUBLISHED_MODELS.values()) == 45
 
 
-def test_published_size_fits_the_parameters():
-    weights = KNOWN["original"].files[1]
-    floats = 4 * KNOWN["original"].parameters
-    assert floats < weights.num_bytes < floats + 100_000  # the rest is HDF5's own
+def test_published_file_size_fits_the_parameters():
+    weights = PUBLISHED_MODELS["original"].files[1]
+    floats = 4 * PUBLISHED_MODELS["original"].parameters
+    assert floats < weights.num_bytes < floats + 100_000  # the rest is HDF5 metadata
 
 
-def test_documentation_shows_this_table():
+def test_documentation_shows_the_catalogue():
     text = (ROOT / "docs" / "weights.md").read_text(encoding="utf-8")
     begin, end = "<!-- known models: begin -->\n", "<!-- known models: end -->"
     shown = text[text.index(begin) + len(begin) : text.index(end)]
@@ -81,31 +83,31 @@ def test_documentation_shows_this_table():
 # ---- names ----
 
 
-def test_known_name_that_is_not_here_says_what_to_get_and_where(home):
+def test_error_for_a_missing_model_names_its_files_and_folder(home):
     with pytest.raises(WeightsError) as error:
         elmo.load("small")
-    for file in KNOWN["small"].files:
+    for file in PUBLISHED_MODELS["small"].files:
         assert file.url in str(error.value)
     assert str(home / "small") in str(error.value)
 
 
-def test_known_name_that_cannot_be_read_says_why(home):
+def test_error_for_an_unreadable_model_says_why(home):
     with pytest.raises(WeightsError, match="TF-Hub"):
         find_model("tfhub-3")
 
 
-def test_unknown_name_lists_what_is_here_and_the_closest_at_once(home):
+def test_error_for_an_unknown_name_lists_local_models_and_the_closest(home):
     save_store(home / "my-model", tiny_random())
-    begun = time.perf_counter()
+    start = time.perf_counter()
     with pytest.raises(WeightsError) as error:
         elmo.load("my-modell")
-    assert time.perf_counter() - begun < 1
+    assert time.perf_counter() - start < 1
     for word in ("'my-modell'", "'my-model'", "tiny-random", "elmo models"):
         assert word in str(error.value)
 
 
 @pytest.mark.parametrize("name", ["nope", "SMALL", "x" * 5_000, "nul\0", "..", "."])
-def test_odd_names_are_one_kind_of_error(home, name):
+def test_odd_names_are_weights_errors(home, name):
     with pytest.raises(WeightsError) as error:
         find_model(name)
     assert len(str(error.value)) < 1_000
@@ -116,7 +118,7 @@ def test_empty_name(home):
         find_model("")
 
 
-def test_path_wins_over_name_and_separator_means_path(home, tmp_path):
+def test_path_has_precedence_over_name_and_separator_means_path(home, tmp_path):
     save_store(tmp_path / "small", tiny_random())
     assert find_model("small").source == "small"
     assert find_model(Path("small")).source == "small"
@@ -132,15 +134,15 @@ def test_home_folder_in_a_path(home, tmp_path, monkeypatch):
     assert find_model("~/m").config == PRESETS["tiny"]
 
 
-def test_model_of_the_user_s_own_is_found_by_name(home):
+def test_model_in_the_users_folder_is_found_by_name(home):
     save_store(home / "mine-own", dataclasses.replace(tiny_random(), vocab=tuple(VOCAB)))
     assert find_model("mine-own").vocab == tuple(VOCAB)
 
 
-# ---- known models in place ----
+# ---- published models on this machine ----
 
 
-def test_published_files_in_place_are_read_and_named(home, monkeypatch):
+def test_published_files_are_read_and_named(home, monkeypatch):
     write_model(home / "mine", 1, char_input=True)
     add_model(monkeypatch, home / "mine", licence="CC0")
     parts = find_model("mine")
@@ -149,17 +151,17 @@ def test_published_files_in_place_are_read_and_named(home, monkeypatch):
     build(parts)
 
 
-def test_zip_in_place_is_read(home, monkeypatch, tmp_path):
-    write_model(tmp_path / "loose", 1, char_input=True, vocab=True)
+def test_zip_is_read(home, monkeypatch, tmp_path):
+    write_model(tmp_path / "unpacked", 1, char_input=True, vocab=True)
     (home / "mine").mkdir(parents=True)
     with zipfile.ZipFile(home / "mine" / "210.zip", "w") as archive:
-        for file in (tmp_path / "loose").iterdir():
+        for file in (tmp_path / "unpacked").iterdir():
             archive.write(file, file.name)
     add_model(monkeypatch, home / "mine", kind="zip")
     assert find_model("mine").vocab == tuple(VOCAB)
 
 
-def test_tar_in_place_says_to_unpack_it(home, monkeypatch):
+def test_error_for_a_tar_says_to_unpack_it(home, monkeypatch):
     (home / "mine").mkdir(parents=True)
     (home / "mine" / "a.tar.gz").write_bytes(b"\x1f\x8b")
     add_model(monkeypatch, home / "mine", kind="tar")
@@ -167,7 +169,7 @@ def test_tar_in_place_says_to_unpack_it(home, monkeypatch):
         find_model("mine")
 
 
-def test_converted_model_in_place_is_read(home, monkeypatch):
+def test_converted_model_is_read(home, monkeypatch):
     add_model(monkeypatch, ROOT / "elmo" / "golden" / "allennlp")
     save_store(home / "mine", tiny_random())
     assert find_model("mine").format == "elmo"
@@ -183,7 +185,7 @@ def test_sha256_and_size_are_verified(home, monkeypatch):
         (size, "0" * 64, "sha256 differs"),
         (size + 1, None, f"{size:,} bytes"),
     ):
-        files = (KnownFile(url=url, name="weights.hdf5", num_bytes=num_bytes, sha256=sha256),)
+        files = (PublishedFile(url=url, name="weights.hdf5", num_bytes=num_bytes, sha256=sha256),)
         add_model(monkeypatch, home / "mine", files=files)
         if not word:
             find_model("mine")
@@ -193,41 +195,42 @@ def test_sha256_and_size_are_verified(home, monkeypatch):
         assert url in str(error.value)
 
 
-def test_another_model_under_a_known_name_is_refused(home):
+def test_another_model_under_a_published_name_is_refused(home):
     save_store(home / "small", tiny_random())
     with pytest.raises(WeightsError, match=r"645,904 parameters; 'small' has 13,593,296"):
         find_model("small")
 
 
-def test_file_that_was_half_downloaded_is_refused(home):
+def test_incomplete_download_is_refused(home):
     folder = home / "original"
     folder.mkdir(parents=True)
-    (folder / KNOWN["original"].files[1].name).write_bytes(b"\x89HDF\r\n\x1a\n")
+    (folder / PUBLISHED_MODELS["original"].files[1].name).write_bytes(b"\x89HDF\r\n\x1a\n")
     with pytest.raises(WeightsError, match="8 bytes; the published file has 374,434,792"):
         find_model("original")
 
 
-def test_empty_folder_under_a_known_name_is_no_model(home):
+def test_empty_folder_with_a_published_name_is_not_a_model(home):
     (home / "small").mkdir(parents=True)
     with pytest.raises(WeightsError, match="not on this machine"):
         find_model("small")
 
 
-# ---- homes ----
+# ---- home folders ----
 
 
 @pytest.mark.skipif(os.name == "nt", reason="POSIX homes")
-def test_without_a_home_the_variable_is_named(monkeypatch, tmp_path):
+def test_error_without_a_home_names_the_variable(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("ELMO_HOME", raising=False)
     monkeypatch.setattr(os.path, "expanduser", lambda path: path)  # no HOME and no entry in the user database
     with pytest.raises(WeightsError, match="Set ELMO_HOME"):
         find_model("small")
     assert find_model("tiny-random").config == PRESETS["tiny"]
-    assert set(places.local_models().values()) <= set(places.SHIPPED.glob("*"))  # the package's own, and no others
+    shipped = set(model_folders.SHIPPED_FOLDER.glob("*"))
+    assert set(model_folders.local_models().values()) <= shipped  # no others are found
 
 
-def test_home_that_cannot_be_read_is_no_home(monkeypatch, tmp_path):
+def test_unreadable_home_has_no_models(monkeypatch, tmp_path):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("ELMO_HOME", str(tmp_path / "file"))
     with pytest.raises(WeightsError, match="not on this machine"):
@@ -244,23 +247,23 @@ def test_read_only_home_works(home):
     (home / "mine-own").chmod(0o700)
 
 
-# ---- built in ----
+# ---- built-in models ----
 
 
-def test_tiny_random_is_the_same_everywhere_and_says_that_it_is_untrained():
+def test_tiny_random_has_fixed_numbers_and_a_card_that_says_untrained():
     a, b = tiny_random(), find_model("tiny-random")
     for name, tensor in a.tensors.items():
         assert torch.equal(tensor, b.tensors[name])
     assert "Untrained" in a.card
     assert a.about["trained"] is False
-    # numbers written down once, so that a demo's output is the same on every machine and after every upgrade
+    # fixed numbers, so that a demo's output is the same on every machine and after every upgrade
     kernel = a.tensors["stacks.0.layers.0.kernel"]
     assert [round(float(value), 6) for value in kernel[0, :3]] == [0.100358, 0.131561, 0.145847]
-    assert {entry.ours for entry in table(PRESETS["tiny"])} == set(a.tensors)
+    assert {spec.name for spec in tensor_specs(PRESETS["tiny"])} == set(a.tensors)
     assert not torch.equal(tiny_random(1).tensors["stacks.0.layers.0.kernel"], kernel)
 
 
-def test_tiny_random_leaves_the_random_state_alone():
+def test_tiny_random_does_not_change_the_random_state():
     torch.manual_seed(3)
     np.random.seed(3)
     random.seed(3)
@@ -269,14 +272,14 @@ def test_tiny_random_leaves_the_random_state_alone():
     np.random.seed(3)
     random.seed(3)
     tiny_random()
-    seen = torch.rand(3), np.random.rand(3), random.random()
-    assert torch.equal(expected[0], seen[0])
-    assert (expected[1] == seen[1]).all()
-    assert expected[2] == seen[2]
+    drawn = torch.rand(3), np.random.rand(3), random.random()
+    assert torch.equal(expected[0], drawn[0])
+    assert (expected[1] == drawn[1]).all()
+    assert expected[2] == drawn[2]
 
 
-def test_default_is_the_shipped_model_or_warns_that_there_is_none(tmp_path, monkeypatch, caplog):
-    monkeypatch.setattr(places, "SHIPPED", tmp_path)
+def test_default_is_the_shipped_model_or_logs_a_warning(tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr(model_folders, "SHIPPED_FOLDER", tmp_path)
     with caplog.at_level(logging.WARNING):
         assert find_model("default").source == "tiny-random"
     assert len(caplog.records) == 1
@@ -288,7 +291,7 @@ def test_default_is_the_shipped_model_or_warns_that_there_is_none(tmp_path, monk
     assert caplog.records == []
 
 
-def test_no_network_is_touched(home):
+def test_network_is_not_used(home):
     code = (
         "import socket, elmo.embed.load\n"
         "def refuse(*_, **__): raise SystemExit('network')\n"
@@ -301,7 +304,7 @@ def test_no_network_is_touched(home):
     assert done.stdout.split() == ["nope", "small", "ar-manylangs"], done.stderr
 
 
-def test_load_by_every_kind_of_name(home, tmp_path):
+def test_load_by_name_and_by_path(home, tmp_path):
     save_store(home / "mine-own", tiny_random())
     for name in ("tiny-random", "mine-own", home / "mine-own", str(home / "mine-own")):
         assert elmo.load(name, device="cpu").embed("The cat sat .").shape == (4, 128)

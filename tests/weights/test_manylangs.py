@@ -1,4 +1,4 @@
-"""ELMoForManyLangs folders, made here from torch modules with its parameter names, then read and run in plain numpy."""
+"""ELMoForManyLangs folders: made from torch modules with its parameter names, then read and computed in numpy."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 from elmo.errors import WeightsError
-from elmo.weights.manylangs import ManyLangsModel, read_manylangs
+from elmo.weights.manylangs import ManyLangsArrays, read_manylangs, read_manylangs_arrays
 
 FILTERS = ((1, 3), (2, 5), (3, 4))
 F, P, H, L = 12, 6, 10, 2
@@ -99,9 +99,9 @@ def write_folder(
     return modules
 
 
-def numpy_tokens(model: ManyLangsModel, words: np.ndarray, chars: np.ndarray) -> np.ndarray:
+def numpy_tokens(model: ManyLangsArrays, words: np.ndarray, chars: np.ndarray) -> np.ndarray:
     """The token layer by the published formulas: x @ W, and g = sigmoid(x @ W_carry + b) lets the new value in."""
-    t = model.tensors
+    t = model.arrays
     parts = [t["word_embed"][words]] if "word_embed" in t else []
     if "char_embed" in t:
         x = t["char_embed"][chars]  # (N, C, E)
@@ -123,22 +123,22 @@ def numpy_tokens(model: ManyLangsModel, words: np.ndarray, chars: np.ndarray) ->
 @pytest.mark.parametrize("legacy", [True, False])
 def test_token_layer_computes_the_same(tmp_path: Path, word_dim: int, char_dim: int, legacy: bool) -> None:
     embedder, _ = write_folder(tmp_path, word_dim, char_dim, legacy)
-    model = read_manylangs(tmp_path)
-    assert ("word_embed" in model.tensors, "char_embed" in model.tensors) == (word_dim > 0, char_dim > 0)
-    chance = np.random.default_rng(0)
-    words, chars = chance.integers(0, len(WORDS), 9), chance.integers(0, len(CHARS), (9, 15))
+    model = read_manylangs_arrays(tmp_path)
+    assert ("word_embed" in model.arrays, "char_embed" in model.arrays) == (word_dim > 0, char_dim > 0)
+    rng = np.random.default_rng(0)
+    words, chars = rng.integers(0, len(WORDS), 9), rng.integers(0, len(CHARS), (9, 15))
     with torch.no_grad():
-        wanted = embedder(torch.from_numpy(words), torch.from_numpy(chars)).numpy()
-    np.testing.assert_allclose(numpy_tokens(model, words, chars), wanted, atol=2e-6)  # float32 sums in another order
+        expected = embedder(torch.from_numpy(words), torch.from_numpy(chars)).numpy()
+    np.testing.assert_allclose(numpy_tokens(model, words, chars), expected, atol=2e-6)  # float32 sums in another order
 
 
 @pytest.mark.parametrize(("direction", "word"), [(0, "forward"), (1, "backward")])
 @pytest.mark.parametrize("layer", [0, 1])
 def test_lstm_step_computes_the_same(tmp_path: Path, direction: int, word: str, layer: int) -> None:
-    """Gates i, f, g, o as trained; the published order is i, g, f, o with the input first. torch's own cell, which has
-    no projection, confirms the order where the recurrent part is nothing."""
+    """Gates are stored as i, f, g, o; the published order is i, g, f, o with the input first. torch's LSTMCell, which
+    has no projection, confirms the order for a zero recurrent state."""
     _, stack = write_folder(tmp_path)
-    model = read_manylangs(tmp_path)
+    model = read_manylangs_arrays(tmp_path)
     cell = stack[f"{word}_layer_{layer}"]
     reference = nn.LSTMCell(P, H)
     x, h, c = torch.randn(5, P), torch.randn(5, P), torch.randn(5, H)
@@ -146,13 +146,13 @@ def test_lstm_step_computes_the_same(tmp_path: Path, direction: int, word: str, 
         gates = cell["input_linearity"](x) + cell["state_linearity"](h)
         i, f, g, o = gates.chunk(4, -1)
         memory = f.sigmoid() * c + i.sigmoid() * g.tanh()
-        wanted = cell["state_projection"](o.sigmoid() * memory.tanh()).numpy()
+        expected = cell["state_projection"](o.sigmoid() * memory.tanh()).numpy()
         reference.weight_ih.copy_(cell["input_linearity"].weight)
         reference.weight_hh.zero_()
         reference.bias_ih.copy_(cell["state_linearity"].bias)
         reference.bias_hh.zero_()
         no_state = reference(x, (torch.zeros(5, H), c))[1].numpy()
-    t = {n: model.tensors[f"RNN_{direction}/RNN/MultiRNNCell/Cell{layer}/LSTMCell/{n}"] for n in ("W_0", "B", "W_P_0")}
+    t = {n: model.arrays[f"RNN_{direction}/RNN/MultiRNNCell/Cell{layer}/LSTMCell/{n}"] for n in ("W_0", "B", "W_P_0")}
 
     def step(state: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         i, g, f, o = np.split(np.concatenate([x.numpy(), state], -1) @ t["W_0"] + t["B"], 4, -1)
@@ -160,47 +160,47 @@ def test_lstm_step_computes_the_same(tmp_path: Path, direction: int, word: str, 
         memory = sigmoid(f) * c.numpy() + sigmoid(i) * np.tanh(g)  # no forget bias: it is in B
         return memory, (sigmoid(o) * np.tanh(memory)) @ t["W_P_0"]
 
-    np.testing.assert_allclose(step(h.numpy())[1], wanted, atol=2e-6)
+    np.testing.assert_allclose(step(h.numpy())[1], expected, atol=2e-6)
     np.testing.assert_allclose(step(np.zeros((5, P), np.float32))[0], no_state, atol=2e-6)
-    assert model.forget_bias_included
+    assert read_manylangs(tmp_path).config.lstm.forget_bias == 0.0  # the biases include it
 
 
-def test_lexicons_are_read_with_every_odd_character(tmp_path: Path) -> None:
+def test_lexicons_with_odd_characters_are_read(tmp_path: Path) -> None:
     write_folder(tmp_path)
-    model = read_manylangs(tmp_path)
+    model = read_manylangs_arrays(tmp_path)
     assert model.char_lexicon == CHARS
     assert model.word_lexicon == WORDS
 
 
-def test_entry_lost_to_stripping_is_the_ideographic_space(tmp_path: Path) -> None:
+def test_empty_entry_is_the_ideographic_space(tmp_path: Path) -> None:
     write_folder(tmp_path)
     path = tmp_path / "char.dic"
-    whole = path.read_bytes()
-    assert "\u3000\t4\n".encode() in whole
+    original = path.read_bytes()
+    assert "\u3000\t4\n".encode() in original
     for lost in (b"\t4\r\n", b"4\n"):
-        path.write_bytes(whole.replace("\u3000\t4\n".encode(), lost))
-        assert read_manylangs(tmp_path).char_lexicon == CHARS
+        path.write_bytes(original.replace("\u3000\t4\n".encode(), lost))
+        assert read_manylangs_arrays(tmp_path).char_lexicon == CHARS
 
 
 def test_word_lexicon_is_none_without_word_vectors(tmp_path: Path) -> None:
     write_folder(tmp_path, word_dim=0)
-    assert read_manylangs(tmp_path).word_lexicon is None
+    assert read_manylangs_arrays(tmp_path).word_lexicon is None
     shutil.rmtree(tmp_path)
     write_folder(tmp_path, char_dim=0)
-    assert read_manylangs(tmp_path).char_lexicon is None
+    assert read_manylangs_arrays(tmp_path).char_lexicon is None
 
 
 @pytest.mark.parametrize("place", ["sizes.json", "configs/sizes.json", "config.json"])
-def test_settings_are_found_where_people_keep_them(tmp_path: Path, place: str) -> None:
+def test_settings_are_found_in_all_usual_files(tmp_path: Path, place: str) -> None:
     write_folder(tmp_path)
     (tmp_path / "configs").mkdir()
     (tmp_path / place).write_text(json.dumps(SETTINGS))
-    assert read_manylangs(tmp_path).config == SETTINGS
+    assert read_manylangs_arrays(tmp_path).settings == SETTINGS
 
 
-def test_settings_that_are_nowhere_come_from_shapes_and_defaults(tmp_path: Path) -> None:
+def test_missing_settings_come_from_shapes_and_defaults(tmp_path: Path) -> None:
     write_folder(tmp_path)
-    config = read_manylangs(tmp_path).config
+    config = read_manylangs_arrays(tmp_path).settings
     assert config["encoder"] == {**SETTINGS["encoder"], "proj_clip": 3}
     assert config["token_embedder"] == {**SETTINGS["token_embedder"], "max_characters_per_token": 50}
 
@@ -211,7 +211,7 @@ def test_settings_file_outside_the_folder_is_not_read(tmp_path: Path) -> None:
     (tmp_path / "outside.json").write_text(json.dumps(wrong))
     for path in (str(tmp_path / "outside.json"), "../outside.json"):
         (tmp_path / "model" / "config.json").write_text(json.dumps({"config_path": path}))
-        assert read_manylangs(tmp_path / "model").config["encoder"]["dim"] == H
+        assert read_manylangs_arrays(tmp_path / "model").settings["encoder"]["dim"] == H
 
 
 @pytest.mark.parametrize(
@@ -228,7 +228,7 @@ def test_settings_file_outside_the_folder_is_not_read(tmp_path: Path) -> None:
 def test_settings_that_contradict_the_weights_are_refused(tmp_path: Path, part: str, key: str, value: object) -> None:
     write_folder(tmp_path, settings={**SETTINGS, part: {**SETTINGS[part], key: value}})
     with pytest.raises(WeightsError, match=rf"{part}\.{key}"):
-        read_manylangs(tmp_path)
+        read_manylangs_arrays(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -240,8 +240,8 @@ def test_settings_that_contradict_the_weights_are_refused(tmp_path: Path, part: 
         ("char.dic", "a\t0\nb\t99999999999999999999\n", "char.dic:2"),
         ("word.dic", "<oov>\t0\n<pad>\t6\n", r"numbers up to 6, the model has vectors for 0\.\.5"),
         ("word.dic", "", "has no <oov>"),
-        ("config.json", "[" * 100_000, "not JSON"),
-        ("config.json", "[]", "an object was expected"),
+        ("config.json", "[" * 100_000, "not valid JSON"),
+        ("config.json", "[]", "expected a JSON object"),
         ("config.json", '{"encoder": 3}', "'encoder' in its settings is not an object"),
     ],
 )
@@ -249,38 +249,38 @@ def test_bad_text_files_are_refused(tmp_path: Path, name: str, text: str, messag
     write_folder(tmp_path)
     (tmp_path / name).write_text(text)
     with pytest.raises(WeightsError, match=message):
-        read_manylangs(tmp_path)
+        read_manylangs_arrays(tmp_path)
 
 
-def test_bytes_that_are_no_utf8_are_refused(tmp_path: Path) -> None:
+def test_invalid_utf8_is_refused(tmp_path: Path) -> None:
     write_folder(tmp_path)
     (tmp_path / "char.dic").write_bytes(b"a\t0\n\xff\t1\n")
     with pytest.raises(WeightsError, match=r"not UTF-8 \(byte 4\)"):
-        read_manylangs(tmp_path)
+        read_manylangs_arrays(tmp_path)
 
 
 @pytest.mark.parametrize("name", ["encoder.pkl", "token_embedder.pkl", "char.dic", "word.dic"])
-def test_missing_files_are_named(tmp_path: Path, name: str) -> None:
+def test_error_names_missing_files(tmp_path: Path, name: str) -> None:
     write_folder(tmp_path)
     (tmp_path / name).unlink()
     with pytest.raises(WeightsError, match=f"{name} does not exist"):
-        read_manylangs(tmp_path)
+        read_manylangs_arrays(tmp_path)
 
 
-def test_other_kinds_of_network_are_refused_by_name(tmp_path: Path) -> None:
+def test_other_kinds_of_network_are_refused(tmp_path: Path) -> None:
     write_folder(tmp_path)
     torch.save({"encoder.weight_ih_l0": torch.zeros(4, 4)}, tmp_path / "encoder.pkl")
     with pytest.raises(WeightsError, match="only 'elmo' encoders"):
-        read_manylangs(tmp_path)
+        read_manylangs_arrays(tmp_path)
     torch.save({"char_lstm.weight_ih_l0": torch.zeros(4, 4)}, tmp_path / "token_embedder.pkl")
     with pytest.raises(WeightsError, match="only the 'cnn' kind"):
-        read_manylangs(tmp_path)
+        read_manylangs_arrays(tmp_path)
     torch.save({"projection.weight": torch.zeros(4, 4)}, tmp_path / "token_embedder.pkl")
     with pytest.raises(WeightsError, match="neither word nor character vectors"):
-        read_manylangs(tmp_path)
+        read_manylangs_arrays(tmp_path)
 
 
-class Runs:
+class RunsCommand:
     def __init__(self, command: str) -> None:
         self.command = command
 
@@ -292,10 +292,10 @@ class Runs:
 def test_pickled_command_is_not_run(tmp_path: Path, legacy: bool) -> None:
     embedder, _ = write_folder(tmp_path)
     marker = tmp_path / "ran"
-    hostile = {**embedder.state_dict(), "x": Runs(f"touch {marker}")}
+    hostile = {**embedder.state_dict(), "x": RunsCommand(f"touch {marker}")}
     torch.save(hostile, tmp_path / "token_embedder.pkl", _use_new_zipfile_serialization=not legacy)
     with pytest.raises(WeightsError, match="not a plain file of tensors"):
-        read_manylangs(tmp_path)
+        read_manylangs_arrays(tmp_path)
     assert not marker.exists()
 
 
@@ -303,12 +303,12 @@ def test_pickled_command_is_not_run(tmp_path: Path, legacy: bool) -> None:
 @pytest.mark.parametrize("legacy", [True, False])
 def test_truncated_pickles_are_refused(tmp_path: Path, name: str, legacy: bool) -> None:
     write_folder(tmp_path, legacy=legacy)
-    whole = (tmp_path / name).read_bytes()
-    chance = random.Random(1)
-    for size in [0, 1, 7, *(chance.randrange(len(whole)) for _ in range(40))]:
-        (tmp_path / name).write_bytes(whole[:size])
+    original = (tmp_path / name).read_bytes()
+    rng = random.Random(1)
+    for size in [0, 1, 7, *(rng.randrange(len(original)) for _ in range(40))]:
+        (tmp_path / name).write_bytes(original[:size])
         with pytest.raises(WeightsError):
-            read_manylangs(tmp_path)
+            read_manylangs_arrays(tmp_path)
 
 
 @pytest.mark.parametrize("name", ["encoder.pkl", "token_embedder.pkl", "char.dic", "config.json"])
@@ -316,30 +316,30 @@ def test_truncated_pickles_are_refused(tmp_path: Path, name: str, legacy: bool) 
 def test_flipped_bytes_are_refused_or_read(tmp_path: Path, name: str, legacy: bool) -> None:
     write_folder(tmp_path, legacy=legacy, settings=SETTINGS)
     path = tmp_path / name
-    whole = path.read_bytes()
-    tensors = read_manylangs(tmp_path).tensors
-    chance = random.Random(2)
+    original = path.read_bytes()
+    arrays = read_manylangs_arrays(tmp_path).arrays
+    rng = random.Random(2)
     for _ in range(500):
-        mutant = bytearray(whole)
-        mutant[chance.randrange(len(mutant))] ^= 1 << chance.randrange(8)
+        mutant = bytearray(original)
+        mutant[rng.randrange(len(mutant))] ^= 1 << rng.randrange(8)
         path.write_bytes(mutant)
         try:
-            found = read_manylangs(tmp_path).tensors
+            mutant_arrays = read_manylangs_arrays(tmp_path).arrays
         except WeightsError:
             continue
-        if not legacy:  # the newer pickles carry checksums: what loads is whole
-            for key, tensor in tensors.items():
-                np.testing.assert_array_equal(found[key], tensor)
+        if not legacy:  # the newer format has checksums: what loads is correct
+            for key, array in arrays.items():
+                np.testing.assert_array_equal(mutant_arrays[key], array)
 
 
 def test_storage_that_claims_more_than_its_file_is_refused(tmp_path: Path) -> None:
-    """The pickle's element count is raised to 8 GiB and nothing else."""
+    """Only the element count in the pickle is changed, to 8 GiB."""
     write_folder(tmp_path)
     buffer = io.BytesIO()
     torch.save({"projection.weight": torch.zeros(70_000)}, buffer, _use_new_zipfile_serialization=False)
     count = b"J" + (70_000).to_bytes(4, "little")
-    whole = buffer.getvalue()
-    assert whole.count(count) >= 1
-    (tmp_path / "token_embedder.pkl").write_bytes(whole.replace(count, b"J" + (2**31 - 1).to_bytes(4, "little")))
+    original = buffer.getvalue()
+    assert original.count(count) >= 1
+    (tmp_path / "token_embedder.pkl").write_bytes(original.replace(count, b"J" + (2**31 - 1).to_bytes(4, "little")))
     with pytest.raises(WeightsError):
-        read_manylangs(tmp_path)
+        read_manylangs_arrays(tmp_path)

@@ -1,4 +1,4 @@
-"""The table of names: reversible, complete, and of the published sizes."""
+"""The table of tensor names is reversible and complete, and its sizes are the published ones."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import torch
 from elmo.errors import WeightsError
 from elmo.model.bilm import BiLM
 from elmo.model.config import PRESETS, BiLMConfig, CharConfig, HeadConfig, LSTMConfig, WordConfig
-from elmo.weights.names import extra_names, from_arrays, match, table, to_ours, to_published
+from elmo.weights.names import extra_names, from_arrays, from_published, match_names, tensor_specs, to_published
 from elmo.weights.options import config_from_options
 
 sizes = st.integers(1, 5)
@@ -44,22 +44,25 @@ def configs(draw: st.DrawFn) -> BiLMConfig:
 
 
 @hypothesis.given(configs(), st.integers(0, 2**32 - 1))
-def test_ours_to_published_to_ours_is_identity(config, seed):
+def test_from_published_to_published_is_identity(config, seed):
     rng = np.random.default_rng(seed)
-    for entry in table(config):
-        array = rng.standard_normal(entry.shape).astype(np.float32)
-        there = to_ours(entry, array)
-        assert to_published(entry, there).tobytes() == array.tobytes()
-        assert torch.equal(to_ours(entry, to_published(entry, there)), there)
+    for spec in tensor_specs(config):
+        array = rng.standard_normal(spec.published_shape).astype(np.float32)
+        tensor = from_published(spec, array)
+        assert to_published(spec, tensor).tobytes() == array.tobytes()
+        assert torch.equal(from_published(spec, to_published(spec, tensor)), tensor)
 
 
 @hypothesis.given(configs())
 def test_table_names_every_tensor_of_the_network_and_no_other(config):
     with torch.device("meta"):
         expected = {name: tuple(tensor.shape) for name, tensor in BiLM(config).state_dict().items()}
-    ours = {e.ours: tuple(to_ours(e, np.zeros(e.shape, np.float32)).shape) for e in table(config)}
-    assert ours == expected
-    assert len({e.published for e in table(config)}) == len(expected)
+    shapes = {
+        spec.name: tuple(from_published(spec, np.zeros(spec.published_shape, np.float32)).shape)
+        for spec in tensor_specs(config)
+    }
+    assert shapes == expected
+    assert len({spec.published_name for spec in tensor_specs(config)}) == len(expected)
 
 
 @hypothesis.given(st.integers(0, 2**32 - 1), st.booleans(), st.booleans())
@@ -68,23 +71,25 @@ def test_table_has_the_oracle_s_names_and_shapes(seed, bidirectional, dumped):
         np.random.default_rng(seed), bidirectional=bidirectional, dumped_names=dumped
     )
     config = config_from_options(options, "options", num_words=None if "char_cnn" in options else 11)
-    matched = match(table(config), {name: array.shape for name, array in weights.items()}, "file")
-    assert {name: entry.shape for entry, name in matched} == {name: array.shape for name, array in weights.items()}
-    assert set(from_arrays(config, weights, "file")) == {entry.ours for entry, _ in matched}
+    matches = match_names(tensor_specs(config), {name: array.shape for name, array in weights.items()}, "file")
+    assert {name: spec.published_shape for spec, name in matches} == {
+        name: array.shape for name, array in weights.items()
+    }
+    assert set(from_arrays(config, weights, "file")) == {spec.name for spec, _ in matches}
 
 
 @pytest.mark.parametrize(
     ("preset", "number"), [("small", 13_593_296), ("medium", 28_027_728), ("original", 93_600_848)]
 )
 def test_presets_have_the_published_number_of_parameters(preset, number):
-    assert sum(math.prod(entry.shape) for entry in table(PRESETS[preset])) == number
+    assert sum(math.prod(spec.published_shape) for spec in tensor_specs(PRESETS[preset])) == number
 
 
 def test_match_names_what_is_missing_and_what_is_misshapen():
-    entries = table(PRESETS["tiny"])
-    shapes = {entry.published: entry.shape for entry in entries}
-    with pytest.raises(WeightsError, match=r"no 'CNN_proj/W_proj' \(wanted shape \(128, 64\)\)"):
-        match(entries, {name: shape for name, shape in shapes.items() if name != "CNN_proj/W_proj"}, "w")
+    specs = tensor_specs(PRESETS["tiny"])
+    shapes = {spec.published_name: spec.published_shape for spec in specs}
+    with pytest.raises(WeightsError, match=r"no 'CNN_proj/W_proj' \(expected shape \(128, 64\)\)"):
+        match_names(specs, {name: shape for name, shape in shapes.items() if name != "CNN_proj/W_proj"}, "w")
     with pytest.raises(WeightsError, match=r"'CNN_proj/W_proj' has shape \(64, 128\); the options say \(128, 64\)"):
-        match(entries, shapes | {"CNN_proj/W_proj": (64, 128)}, "w")
-    assert extra_names(match(entries, shapes | {"other": (3,)}, "w"), [*shapes, "other"]) == ["other"]
+        match_names(specs, shapes | {"CNN_proj/W_proj": (64, 128)}, "w")
+    assert extra_names(match_names(specs, shapes | {"other": (3,)}, "w"), [*shapes, "other"]) == ["other"]

@@ -1,4 +1,4 @@
-"""The package's own folder: what is saved is what is read, and a changed byte is an error."""
+"""The package's own format: a saved model is read back exactly, and a changed byte is an error."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from elmo.model.config import BiLMConfig, CharConfig, LSTMConfig, WordConfig
 from elmo.weights.formats import read_model
 from elmo.weights.lookup import tiny_random
 from elmo.weights.model_parts import Lexicon, ModelParts, build
-from elmo.weights.names import table, to_ours
+from elmo.weights.names import from_published, tensor_specs
 from elmo.weights.store import read_store, save_store
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -39,7 +39,7 @@ def assert_same(a: ModelParts, b: ModelParts) -> None:
 
 
 def make_manifest(folder: Path) -> None:
-    """A manifest that agrees with whatever lies in the folder now, as an attacker would write one."""
+    """Writes a manifest that matches the current files of the folder, as an attacker would."""
     files = {
         p.name: {"sha256": sha256_file(p), "bytes": p.stat().st_size}
         for p in folder.iterdir()
@@ -55,18 +55,18 @@ def stored(tmp_path) -> Path:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_saved_then_read_is_the_same(tmp_path, seed):
+def test_read_after_save_is_the_same(tmp_path, seed):
     write_model(tmp_path / "a", seed, vocab=True, softmax=True, bidirectional=seed % 2 == 0)
     parts = dataclasses.replace(read_model(tmp_path / "a"), mixes=(((0.1, -2.0, 3.5), 0.7),), card="# Mine\n\nödd ☃\n")
     save_store(tmp_path / "b", parts)
-    again = read_store(tmp_path / "b")
-    assert_same(again, parts)
-    assert again.card == parts.card
-    assert again.about["format"] == "hdf5"
-    build(again)
+    stored = read_store(tmp_path / "b")
+    assert_same(stored, parts)
+    assert stored.card == parts.card
+    assert stored.about["format"] == "hdf5"
+    build(stored)
 
 
-def test_lexicon_model_is_kept(tmp_path):
+def test_lexicon_model_is_saved_and_read(tmp_path):
     config = BiLMConfig(
         chars=CharConfig(num_chars=4, char_dim=2, max_chars=5, filters=((1, 3),), num_highways=0),
         words=WordConfig(num_words=3, word_dim=2),
@@ -74,14 +74,17 @@ def test_lexicon_model_is_kept(tmp_path):
         project_tokens=True,
     )
     rng = np.random.default_rng(0)
-    tensors = {e.ours: to_ours(e, rng.standard_normal(e.shape).astype(np.float32)) for e in table(config)}
+    tensors = {
+        spec.name: from_published(spec, rng.standard_normal(spec.published_shape).astype(np.float32))
+        for spec in tensor_specs(config)
+    }
     lexicon = Lexicon(chars={"<oov>": 0, "\u3000": 1, "\u2028": 2, '"\\': 3}, words={"<oov>": 0, "a\tb": 1, "": 2})
     parts = ModelParts(config=config, tensors=tensors, lexicon=lexicon)
     save_store(tmp_path / "m", parts)
     assert_same(read_store(tmp_path / "m"), parts)
 
 
-def test_vocabulary_keeps_its_lines(tmp_path):
+def test_vocabulary_has_the_same_lines(tmp_path):
     words = ("<S>", "</S>", "", "x\u2028y", "\u0085", "café", "")
     save_store(tmp_path / "m", dataclasses.replace(tiny_random(), vocab=words))
     assert read_store(tmp_path / "m").vocab == tuple(word.strip() for word in words)
@@ -108,7 +111,7 @@ def test_value_too_large_for_float16_is_refused(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_unknown_dtype_and_occupied_folder(tmp_path, stored):
+def test_unknown_storage_and_existing_folder(tmp_path, stored):
     with pytest.raises(ConfigError, match="float64"):
         save_store(tmp_path / "n", tiny_random(), storage="float64")
     with pytest.raises(OutputError, match="exists"):
@@ -126,7 +129,7 @@ def test_saving_twice_gives_the_same_bytes(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["model.safetensors", "config.json", "README.md"])
-def test_one_flipped_byte_is_refused_by_the_manifest(stored, name):
+def test_one_flipped_byte_is_detected_by_the_manifest(stored, name):
     data = bytearray((stored / name).read_bytes())
     data[len(data) // 2] ^= 1
     (stored / name).write_bytes(data)
@@ -147,7 +150,7 @@ def test_missing_file_and_missing_manifest(stored):
     "files",
     [None, [], {}, {"model.safetensors": {}}, {"model.safetensors": 3, "config.json": {}}, {"../x": {}}],
 )
-def test_manifest_that_is_none_is_refused(stored, files):
+def test_invalid_manifest_is_refused(stored, files):
     listed = json.loads((stored / "manifest.json").read_text())["files"]
     if isinstance(files, dict) and "../x" in files:
         (stored.parent / "x").write_text("outside")
@@ -197,7 +200,7 @@ def beyond_the_end(path: Path) -> None:
     ],
     ids=["cut", "trailing", "header 2^60", "empty", "pickle", "overlap", "beyond", "int8", "other tensors"],
 )
-def test_damaged_safetensors_are_refused_even_with_a_manifest_that_agrees(stored, damage):
+def test_damaged_safetensors_are_refused_even_with_a_matching_manifest(stored, damage):
     damage(stored / "model.safetensors")
     make_manifest(stored)
     with pytest.raises(WeightsError):
@@ -218,7 +221,7 @@ def test_damaged_safetensors_are_refused_even_with_a_manifest_that_agrees(stored
         ("about", 3),
     ],
 )
-def test_config_that_means_nothing_is_refused(stored, key, value):
+def test_invalid_config_is_refused(stored, key, value):
     settings = json.loads((stored / "config.json").read_text()) | {key: value}
     (stored / "config.json").write_text(json.dumps(settings))
     make_manifest(stored)
@@ -227,7 +230,7 @@ def test_config_that_means_nothing_is_refused(stored, key, value):
 
 
 @pytest.mark.parametrize("text", ["[]", '{"chars": [1]}', '{"chars": {"a": "b"}}', '{"words": {"a": 1.5}}', "\udcff"])
-def test_lexicon_that_means_nothing_is_refused(stored, text):
+def test_invalid_lexicon_is_refused(stored, text):
     (stored / "lexicon.json").write_bytes(text.encode("utf-8", "surrogateescape"))
     make_manifest(stored)
     with pytest.raises(WeightsError, match=r"lexicon\.json"):
@@ -244,7 +247,7 @@ main()
 
 @pytest.mark.skipif(os.name == "nt", reason="POSIX limits")
 @pytest.mark.parametrize("target", ["elmo", "hdf5"])
-def test_full_disk_leaves_nothing_and_says_so(tmp_path, target):
+def test_full_disk_is_reported_and_leaves_no_files(tmp_path, target):
     command = [sys.executable, "-c", LIMITED, "convert", "tiny-random", str(tmp_path / "out"), "--to", target]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
     assert done.returncode == 1, done.stderr
@@ -263,7 +266,7 @@ print("go", flush=True)
 
 
 @pytest.mark.skipif(os.name == "nt", reason="POSIX signals")
-def test_kill_while_saving_leaves_the_old_model(tmp_path):
+def test_kill_during_save_leaves_a_complete_model(tmp_path):
     save_store(tmp_path / "m", tiny_random())
     code = f"{SAVES}\nwhile True: save_store(Path({str(tmp_path / 'm')!r}), parts, overwrite=True)"
     for milliseconds in (3, 17, 40):
@@ -276,5 +279,5 @@ def test_kill_while_saving_leaves_the_old_model(tmp_path):
             process.send_signal(signal.SIGKILL)
         process.wait()
         process.stdout.close()
-        if (tmp_path / "m").exists():  # between two renames there is no folder; there never is half a one
+        if (tmp_path / "m").exists():  # between two renames there is no folder, but never an incomplete one
             build(read_store(tmp_path / "m"))

@@ -1,7 +1,6 @@
-"""Lines of a file cut into blocks: the unit that is embedded, stored, shared out and resumed.
+"""Blocks of consecutive lines: the unit that is embedded, stored, assigned to shards and resumed.
 
-Where a cut falls depends on the text and the limits alone, never on who asks or when, so every shard and every
-resumed run sees the same blocks.
+The text and the limits alone decide where a block ends, so every shard and every resumed run gets the same blocks.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from dataclasses import dataclass, field
 
 from elmo.text.tokenize import Tokenizer
 
-MAX_CHARS = 1 << 22  # of a block's lines together, so that lines of huge tokens cannot fill the memory
+MAX_CHARS = 1 << 22  # of all lines of a block, so that lines of huge tokens cannot fill the memory
 
 
 @dataclass(kw_only=True)
@@ -32,23 +31,24 @@ class Block:
 def cut_blocks(
     lines: Iterable[str], tokenize: Tokenizer, *, max_lines: int, max_tokens: int, multiple: int = 1
 ) -> Iterator[Block]:
-    """Blocks of at most so many lines and tokens, each line counted with its two boundaries; a longer line is alone.
+    """Blocks of at most `max_lines` lines and `max_tokens` tokens, two boundaries per line included.
 
-    With `multiple`, every block but the last has a multiple of so many lines, whatever their lengths.
+    A longer line is a block of its own. The number of lines of every block but the last is a multiple of `multiple`,
+    even where that exceeds the limits.
     """
     block = Block(number=0, first_line=0)
-    tokens = 0
+    num_tokens = 0
     for line in lines:
         sentence = [token.text for token in tokenize(line)]
         length = len(sentence) + 2
-        have = len(block.lines)
-        full = have >= max_lines or tokens + length > max_tokens or block.num_chars + len(line) > MAX_CHARS
-        if have and full and have % multiple == 0:
+        num_lines = len(block.lines)
+        is_full = num_lines >= max_lines or num_tokens + length > max_tokens or block.num_chars + len(line) > MAX_CHARS
+        if num_lines and is_full and num_lines % multiple == 0:
             yield block
-            block, tokens = Block(number=block.number + 1, first_line=block.first_line + have), 0
+            block, num_tokens = Block(number=block.number + 1, first_line=block.first_line + num_lines), 0
         block.lines.append(line)
         block.sentences.append(sentence)
         block.num_chars += len(line)
-        tokens += length
+        num_tokens += length
     if block.lines:
         yield block

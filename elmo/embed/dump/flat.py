@@ -1,7 +1,7 @@
-"""All parts as a few long arrays, streamed: what npz and safetensors files hold.
+"""The part files as a few long arrays, streamed: the content of npz and safetensors outputs.
 
 offsets   (lines + 1,) int64: the tokens of line i are offsets[i]:offsets[i+1]
-vectors   (tokens, [K,] D), or (lines, [K,] D) where sentences are pooled
+vectors   (tokens, [K,] D), or (lines, [K,] D) where sentences are pooled; K chosen layers
 tokens    UTF-8 bytes, each token followed by a newline
 lines     UTF-8 bytes, each line followed by a newline
 """
@@ -14,12 +14,12 @@ from math import prod
 
 import numpy as np
 
-from elmo.embed.dump.part_files import Parts
+from elmo.embed.dump.part_file import PartFiles
 
 
 @dataclass(frozen=True, kw_only=True)
 class FlatArray:
-    """A named array that is made piece by piece."""
+    """A named array whose content is read piece by piece."""
 
     name: str
     dtype: np.dtype
@@ -31,36 +31,38 @@ class FlatArray:
         return prod(self.shape) * self.dtype.itemsize
 
 
-def flat_arrays(parts: Parts) -> list[FlatArray]:
-    """The arrays in the order they are stored; each one's pieces can be read once."""
-    layout = parts.layout
+def flat_arrays(part_files: PartFiles) -> list[FlatArray]:
+    """The arrays in the order in which they are stored; the pieces of each can be read once."""
+    layout = part_files.layout
     shape = (layout.num_kept, layout.dim) if layout.stacked else (layout.dim,)
     return [
-        FlatArray(name="offsets", dtype=np.dtype("<i8"), shape=(parts.num_lines + 1,), pieces=_offsets(parts)),
+        FlatArray(
+            name="offsets", dtype=np.dtype("<i8"), shape=(part_files.num_lines + 1,), pieces=_offsets(part_files)
+        ),
         FlatArray(
             name="vectors",
             dtype=np.dtype(layout.dtype).newbyteorder("<"),
-            shape=(parts.num_rows, *shape),
-            pieces=_sections(parts, "vectors"),
+            shape=(part_files.num_rows, *shape),
+            pieces=_sections(part_files, "vectors"),
         ),
-        _text(parts, "tokens"),
-        _text(parts, "lines"),
+        _text(part_files, "tokens"),
+        _text(part_files, "lines"),
     ]
 
 
-def _text(parts: Parts, name: str) -> FlatArray:
-    shape = (parts.num_bytes(name),)
-    return FlatArray(name=name, dtype=np.dtype("u1"), shape=shape, pieces=_sections(parts, name))
+def _text(part_files: PartFiles, name: str) -> FlatArray:
+    shape = (part_files.num_bytes(name),)
+    return FlatArray(name=name, dtype=np.dtype("u1"), shape=shape, pieces=_sections(part_files, name))
 
 
-def _sections(parts: Parts, name: str) -> Iterator[np.ndarray]:
-    return (part.array(name) for part in parts)
+def _sections(part_files: PartFiles, name: str) -> Iterator[np.ndarray]:
+    return (part_file.array(name) for part_file in part_files)
 
 
-def _offsets(parts: Parts) -> Iterator[np.ndarray]:
-    reached = np.zeros(1, dtype=np.int64)
-    yield reached
-    for part in parts:
-        offsets = reached + np.cumsum(part.array("lengths"))
-        reached = offsets[-1:]
+def _offsets(part_files: PartFiles) -> Iterator[np.ndarray]:
+    last = np.zeros(1, dtype=np.int64)
+    yield last
+    for part_file in part_files:
+        offsets = last + np.cumsum(part_file.array("lengths"))
+        last = offsets[-1:]
         yield offsets

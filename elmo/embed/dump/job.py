@@ -1,4 +1,4 @@
-"""The bulk embedding of a file: `dump` takes it from lines to the finished output.
+"""The bulk embedding of a file with `dump`: from its lines to the finished output.
 
 dump(embedder, "corpus.txt", "corpus.hdf5", DumpOptions(layers="all", dtype="float16"))
 """
@@ -17,11 +17,11 @@ import torch
 
 from elmo.embed.dump.assemble import MergeSummary, assemble, finish_result
 from elmo.embed.dump.blocks import Block, cut_blocks
-from elmo.embed.dump.estimate import Estimate, check_room, estimate, free_bytes
-from elmo.embed.dump.folder import PartsFolder
+from elmo.embed.dump.estimate import Estimate, check_free_space, estimate, free_bytes
 from elmo.embed.dump.options import DumpOptions
-from elmo.embed.dump.part_file import Layout, Part, write_part
-from elmo.embed.dump.plan import Unchanged, layout_of, make_plan
+from elmo.embed.dump.part_file import Layout, PartFile, write_part_file
+from elmo.embed.dump.part_folder import PartFolder
+from elmo.embed.dump.plan import InputWatch, layout_of, make_plan
 from elmo.embed.dump.target import STDOUT, Target, check_target, exists_error, is_stream
 from elmo.embed.dump.write_jsonl import json_line
 from elmo.embed.embedder import Embedder
@@ -32,7 +32,7 @@ from elmo.files import open_bytes
 from elmo.model.lstm import State
 from elmo.progress import Progress
 from elmo.text.indexer import ByteIndexer
-from elmo.text.inputs import looks_untokenised
+from elmo.text.inputs import tokenization_warning
 from elmo.text.lines import read_lines
 
 log = logging.getLogger(__name__)
@@ -41,18 +41,18 @@ Say = Callable[[str], None]
 
 @dataclass(kw_only=True)
 class DumpSummary:
-    """What a run did. Counts are of the whole input, but for a shard, whose are of its own blocks."""
+    """Counts and speed of a run. Counts are of all the input; those of a shard are of its own blocks."""
 
     path: str
     format: str
     lines: int = 0
     tokens: int = 0
     blocks: int = 0
-    blocks_kept: int = 0  # of them found finished
-    cut_tokens: int = 0  # longer than the model reads
+    blocks_kept: int = 0  # blocks that an earlier run had finished
+    cut_tokens: int = 0  # tokens longer than the model reads
     bytes: int = 0  # of the output; 0 for a shard and for a stream
     seconds: float = 0.0
-    tokens_per_second: float = 0.0  # of what was computed now
+    tokens_per_second: float = 0.0  # of the blocks that this run computed
 
 
 def dump(
@@ -65,24 +65,24 @@ def dump(
 ) -> DumpSummary:
     """Embeds every line of a file into an output file (or jsonl on standard output, for "-").
 
-    Finished blocks are kept in OUT.parts/ until the output is whole; `resume` continues from them. A shard only adds
-    its blocks there, and `merge` puts them together. What state the embedder carried before is forgotten.
+    Finished blocks are stored in OUT.parts/ until the output is complete; `resume` continues from them. A shard only
+    adds its blocks there, and `merge` assembles the output. The embedder's carried state is reset.
     """
     options = options or DumpOptions()
-    found = check_target(source, target, options)
+    checked_target = check_target(source, target, options)
     if embedder.state == "carry" and options.shard:
         raise ConfigError(
-            "With state 'carry' every block continues from the one before it, so it cannot be shared out.",
+            "With state 'carry' every block continues from the one before it, so shards are not possible.",
             "Drop --shard, or use --state reset or warm.",
         )
     if not is_stream(source):
-        open_bytes(source).close()  # for its errors: no such file, a folder
-    job = _Job(embedder, source, found, options, say)
+        open_bytes(source).close()  # raises its errors: no such file, a folder
+    job = _Job(embedder, source, checked_target, options, say)
     return job.to_stdout() if str(target) == STDOUT else job.to_file()
 
 
 class _Job:
-    """One run: what it was asked for, and how far it has come."""
+    """One run: its settings and its progress."""
 
     def __init__(self, embedder: Embedder, source: str | Path, target: Target, options: DumpOptions, say: Say) -> None:
         self.embedder, self.source, self.target, self.options, self.say = embedder, source, target, options, say
@@ -90,49 +90,49 @@ class _Job:
         self.layout: Layout = layout_of(embedder, self.choice, options)
         self.summary = DumpSummary(path=str(target.path), format=target.format)
         self.progress = Progress("embedding", None, show=options.show_progress)
-        self.tokens_now = 0  # computed in this run
-        self.begun = time.monotonic()
+        self.computed_tokens = 0  # in this run
+        self.start = time.monotonic()
 
     def to_stdout(self) -> DumpSummary:
         self.summary.path = STDOUT
         self.embedder.reset_state()
         with self.progress:
             for block in self._blocks():
-                at = 0
+                start = 0
                 rows = self._embed(block)
                 for number, tokens in enumerate(block.sentences, block.first_line):
                     count = 1 if self.layout.pooled else len(tokens)
-                    line = json_line(number, tokens, self.layout.sentence(rows[at : at + count]))
+                    line = json_line(number, tokens, self.layout.sentence(rows[start : start + count]))
                     sys.stdout.buffer.write(line)
-                    at += count
+                    start += count
                 sys.stdout.buffer.flush()
                 self._count(block)
         return self._finished()
 
     def to_file(self) -> DumpSummary:
         options = self.options
-        watch = Unchanged(self.source)
+        watch = InputWatch(self.source)
         plan = make_plan(self.embedder, self.source, self.choice, self.target.format, options)
         if options.use_sentence_keys:
             from elmo.embed.dump.write_hdf5 import check_sentence_keys
 
             check_sentence_keys(read_lines(self.source, errors=options.errors), str(self.source))
         size = estimate(self.source, self.embedder.tokenize, self.layout, self.target.format, options)
-        folder = PartsFolder(self.target)
+        folder = PartFolder(self.target)
         folder.lock(options.shard)
         try:
-            folder.begin(plan, keep=options.resume or options.shard is not None, overwrite=options.overwrite)
-            if options.shard is None and (done_already := finish_result(folder)):
-                return self._result(done_already)
+            folder.begin(plan, resume=options.resume or options.shard is not None, overwrite=options.overwrite)
+            if options.shard is None and (merged := finish_result(folder)):
+                return self._result(merged)
             self._run(folder, size, watch)
         except BaseException:
-            self._leave(folder)
+            self._report_unfinished(folder)
             raise
         finally:
             folder.close()
         return self._finished()
 
-    def _run(self, folder: PartsFolder, size: Estimate | None, watch: Unchanged) -> None:
+    def _run(self, folder: PartFolder, size: Estimate | None, watch: InputWatch) -> None:
         if self.target.path.exists() and not self.options.overwrite:
             raise exists_error(self.target.path)
         if size is not None:
@@ -142,16 +142,16 @@ class _Job:
         counts = {"blocks": self.summary.blocks, "lines": self.summary.lines, "tokens": self.summary.tokens}
         if self.options.shard is None:
             folder.write("end.json", counts)
-            self.say("putting the blocks together")
+            self.say("assembling the output")
             self._result(assemble(folder, force=self.options.force))
 
-    def _fill(self, folder: PartsFolder) -> None:
-        """Makes every block that is not there yet, in order."""
+    def _fill(self, folder: PartFolder) -> None:
+        """Embeds every block that is not finished yet, in order."""
         embedder, shard = self.embedder, self.options.shard
         carries = embedder.state == "carry"
         embedder.reset_state()
         total = DumpSummary(path="", format="")
-        missed: int | None = None  # the block before, if it was found finished: its state is still to be fetched
+        skipped: int | None = None  # the block before, if an earlier run finished it: its state is not loaded yet
         with self.progress:
             for block in self._blocks():
                 total.blocks, total.lines = total.blocks + 1, total.lines + len(block.lines)
@@ -162,15 +162,15 @@ class _Job:
                 if folder.has(block.number):
                     self.summary.blocks_kept += 1
                     self._expect_less(block)
-                    missed = block.number
+                    skipped = block.number
                 else:
-                    if carries and missed is not None:
-                        embedder.reset_state(_restore(Part(folder.part_path(missed)), embedder))
-                    missed = None
+                    if carries and skipped is not None:
+                        embedder.reset_state(_load_state(PartFile(folder.part_path(skipped)), embedder))
+                    skipped = None
                     rows = self._embed(block)
-                    state = _snapshot(embedder.carried_state()) if carries else None
-                    write_part(folder.part_path(block.number), block, rows, state)
-                    self.tokens_now += block.num_tokens
+                    state = _state_arrays(embedder.carried_state()) if carries else None
+                    write_part_file(folder.part_path(block.number), block, rows, state)
+                    self.computed_tokens += block.num_tokens
                     self.progress.advance(block.num_tokens)
                 self._count(block, advance=False)
         if shard:
@@ -186,18 +186,18 @@ class _Job:
             multiple=options.batch_size if embedder.state == "carry" else 1,
         )
         for block in blocks:
-            doubt = looks_untokenised(block.sentences) if block.number == 0 else None
+            doubt = tokenization_warning(block.sentences) if block.number == 0 else None
             if doubt and embedder.tokenizer_name == "whitespace":
                 log.warning("%s: %s", self.source, doubt)
             yield block
 
     def _embed(self, block: Block) -> np.ndarray:
-        """Rows (tokens, K, D) of a block, or (lines, K, D) when pooled, from a word cache that knows nothing."""
+        """Rows (tokens, K, D) of a block, or (lines, K, D) when pooled, computed with an empty word cache."""
         options, layout = self.options, self.layout
         self.embedder.forget_words()
         num_rows = len(block.lines) if layout.pooled else block.num_tokens
         rows = np.empty((num_rows, layout.num_kept, layout.dim), dtype=layout.dtype)  # (n, K, D)
-        at = 0
+        start = 0
         stream = self.embedder.stream(
             block.sentences, layers=options.layers, batch_size=options.batch_size, max_tokens=options.max_tokens
         )
@@ -206,12 +206,12 @@ class _Job:
             piece = pool(stacked, options.pool)[None] if options.pool else stacked.transpose(1, 0, 2)  # (n, K, D)
             try:
                 with np.errstate(over="raise"):
-                    rows[at : at + len(piece)] = piece
+                    rows[start : start + len(piece)] = piece
             except FloatingPointError as error:
                 raise OutputError(
                     f"{self.source}:{number}: a value is too large for {layout.dtype}.", "Use --dtype float32."
                 ) from error
-            at += len(piece)
+            start += len(piece)
         return rows
 
     def _count(self, block: Block, *, advance: bool = True) -> None:
@@ -226,31 +226,31 @@ class _Job:
                 for token in sentence
             )
         if advance:
-            self.tokens_now += tokens
+            self.computed_tokens += tokens
             self.progress.advance(tokens)
 
     def _expect_less(self, block: Block) -> None:
         if self.progress.total is not None:
             self.progress.total = max(self.progress.total - block.num_tokens, 1)
 
-    def _check_size(self, folder: PartsFolder, size: Estimate) -> None:
+    def _check_size(self, folder: PartFolder, size: Estimate) -> None:
         self.progress.total = size.tokens
-        there = sum(folder.part_path(number).stat().st_size for number in folder.blocks())
-        needed = max(size.part_bytes - there, 0) + (0 if self.options.shard else size.result_bytes)
-        room = free_bytes(self.target.path)
+        stored = sum(folder.part_path(number).stat().st_size for number in folder.blocks())
+        needed = max(size.part_bytes - stored, 0) + (0 if self.options.shard else size.result_bytes)
+        free = free_bytes(self.target.path)
         self.say(
             f"about {size.tokens:,} tokens: {size.result_bytes / 1e6:,.1f} MB, and {size.part_bytes / 1e6:,.1f} MB "
-            f"for parts until it is whole; {room / 1e6:,.0f} MB are free"
+            f"for part files until the output is complete; {free / 1e6:,.0f} MB are free"
         )
         if not self.options.force:
-            check_room(self.target.path, needed)
+            check_free_space(self.target.path, needed)
 
-    def _leave(self, folder: PartsFolder) -> None:
-        """Says what is left of a run that ends early; a run that has nothing to show leaves nothing."""
+    def _report_unfinished(self, folder: PartFolder) -> None:
+        """Reports the finished blocks of a run that ends early; a run without any leaves no folder behind."""
         if not folder.plan or not folder.path.exists():
             return
-        if kept := len(folder.blocks()):
-            self.say(f"{kept} finished blocks are kept in {folder.path}; continue with --resume")
+        if num_finished := len(folder.blocks()):
+            self.say(f"{num_finished} finished blocks are stored in {folder.path}; continue with --resume")
         elif self.options.shard is None:
             folder.remove()
 
@@ -261,23 +261,23 @@ class _Job:
 
     def _finished(self) -> DumpSummary:
         summary = self.summary
-        summary.seconds = time.monotonic() - self.begun
-        summary.tokens_per_second = self.tokens_now / max(summary.seconds, 1e-9)
+        summary.seconds = time.monotonic() - self.start
+        summary.tokens_per_second = self.computed_tokens / max(summary.seconds, 1e-9)
         if summary.cut_tokens:
             log.warning("%d tokens are longer than the model reads and were cut.", summary.cut_tokens)
         return summary
 
 
-def _snapshot(state: State | None) -> tuple[np.ndarray, np.ndarray] | None:
+def _state_arrays(state: State | None) -> tuple[np.ndarray, np.ndarray] | None:
     if state is None:
         return None
-    wide = [t.cpu() if t.dtype == torch.float64 else t.float().cpu() for t in state]  # numpy has no bfloat16
-    return wide[0].numpy(), wide[1].numpy()
+    h, c = (t.cpu() if t.dtype == torch.float64 else t.float().cpu() for t in state)  # numpy has no bfloat16
+    return h.numpy(), c.numpy()
 
 
-def _restore(part: Part, embedder: Embedder) -> State | None:
-    arrays = part.state()
+def _load_state(part_file: PartFile, embedder: Embedder) -> State | None:
+    arrays = part_file.state()
     if arrays is None:
         return None
-    like = next(embedder.model.parameters())
-    return State(*(torch.from_numpy(array.copy()).to(like) for array in arrays))
+    parameter = next(embedder.model.parameters())
+    return State(*(torch.from_numpy(array.copy()).to(parameter) for array in arrays))

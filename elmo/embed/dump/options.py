@@ -1,11 +1,11 @@
-"""What a bulk embedding is asked to do, checked before any work is done; needs no torch."""
+"""Options of a bulk embedding, checked before any work is done; needs no torch."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from elmo.errors import ConfigError
 
@@ -16,32 +16,32 @@ POOLINGS = ("mean", "max")
 
 @dataclass(frozen=True, kw_only=True)
 class DumpOptions:
-    """Settings of one bulk embedding. Tokenizer, state policy, device and compute dtype are the embedder's own."""
+    """Settings of one bulk embedding. The embedder decides on tokenizer, state policy, device and compute dtype."""
 
-    layers: str | int | Sequence[float] = "all"  # all, top, average, a number, one weight a layer
+    layers: str | int | Sequence[float] = "all"  # all, top, average, a number, one weight per layer
     dtype: str = "float32"  # of the vectors in the file: float32, float16
-    pool: str | None = None  # mean, max: one vector a sentence; None: one a token
+    pool: str | None = None  # mean, max: one vector per sentence; None: one per token
     format: str | None = None  # hdf5, npz, safetensors, parquet, jsonl; None: by the output's suffix
-    errors: Literal["strict", "replace"] = "strict"  # bytes that are not UTF-8: refuse, or U+FFFD
+    errors: Literal["strict", "replace"] = "strict"  # bytes that are not UTF-8: an error, or U+FFFD
     use_sentence_keys: bool = False  # hdf5: datasets are named by sentence instead of by number
     forget_sentences: bool = False  # hdf5: no sentence_to_index
     resume: bool = False  # continue an unfinished run of the same plan
     shard: tuple[int, int] | None = None  # (i, n), i from 1: only every n-th block, to be merged later
-    overwrite: bool = False  # replace an existing output, forget an unfinished run
-    force: bool = False  # begin even if the disk looks too small
-    batch_size: int = 256  # most sentences at once; with state "carry" it decides which sentence follows which
-    max_tokens: int = 8192  # most padded tokens at once
-    block_lines: int = 4096  # most lines of a block, the unit that a killed run loses
-    block_tokens: int = 16384  # most tokens of a block, boundaries included: 200 MB of the original model's layers
+    overwrite: bool = False  # replace an existing output, discard an unfinished run
+    force: bool = False  # start even if the disk seems too small
+    batch_size: int = 256  # sentences per batch, at most; with state "carry" it decides which sentence follows which
+    max_tokens: int = 8192  # padded tokens per batch, at most
+    block_lines: int = 4096  # lines per block, at most; a killed run loses one block
+    block_tokens: int = 16384  # tokens per block, at most, boundaries included: 200 MB of the original model's layers
     show_progress: bool | None = False  # None: only on a terminal
 
     def __post_init__(self) -> None:
-        _one_of("dtype", self.dtype, DTYPES)
-        _one_of("errors", self.errors, ("strict", "replace"))
+        _check_choice("dtype", self.dtype, DTYPES)
+        _check_choice("errors", self.errors, ("strict", "replace"))
         if self.pool is not None:
-            _one_of("pool", self.pool, POOLINGS)
+            _check_choice("pool", self.pool, POOLINGS)
         if self.format is not None:
-            _one_of("format", self.format, FORMATS)
+            _check_choice("format", self.format, FORMATS)
         for name in ("batch_size", "max_tokens", "block_lines", "block_tokens"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"{name} is {getattr(self, name)}; expected at least 1.")
@@ -52,12 +52,12 @@ class DumpOptions:
 
 def parse_shard(text: str) -> tuple[int, int]:
     """(i, n) from "i/n"."""
-    found = re.fullmatch(r"\s*([0-9]{1,9})\s*/\s*([0-9]{1,9})\s*", text)
-    if not found:
+    match = re.fullmatch(r"\s*([0-9]{1,9})\s*/\s*([0-9]{1,9})\s*", text)
+    if not match:
         raise ConfigError(f"shard is {text!r}; expected i/n.", "The first of eight is 1/8.")
-    return int(found[1]), int(found[2])
+    return int(match[1]), int(match[2])
 
 
-def _one_of(name: str, value: Any, known: Sequence[str]) -> None:
-    if value not in known:
-        raise ConfigError(f"{name} is {value!r}; expected {', '.join(known)}.")
+def _check_choice(name: str, value: str, choices: Sequence[str]) -> None:
+    if value not in choices:
+        raise ConfigError(f"{name} is {value!r}; expected {', '.join(choices)}.")

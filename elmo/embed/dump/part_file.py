@@ -1,20 +1,20 @@
-"""One finished block on disk: its vectors, its lines and their tokens, each section with a checksum of its own.
+"""Part files: each stores one finished block with its vectors, lines and tokens, every section with its checksum.
 
-Written by the job, read back section by section when all parts are put together; needs no torch.
+The job writes them; the writers of the output formats read them section by section. Needs no torch.
 
-    magic, length of the header (8 bytes), header (JSON), then the sections' bytes one after the other
-    vectors   (rows, K, D); a row is a token, or a line where sentences are pooled
+    magic, length of the header (8 bytes), header (JSON), then the bytes of the sections, one after the other
+    vectors   (rows, K, D); a row is a token, or a line where sentences are pooled; K chosen layers
     lengths   (lines,) tokens of each line
     lines     UTF-8, each line followed by a newline
     tokens    UTF-8, each token followed by a newline
-    h, c      the state after the block, where state is carried
+    h, c      the LSTM state after the block, where state is carried
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,30 +30,33 @@ MAGIC = b"elmo part 1\n"
 
 @dataclass(frozen=True, kw_only=True)
 class Layout:
-    """How vectors are stored and handed out: K a token (with or without that axis) of width D."""
+    """The shape and dtype of stored vectors: K vectors of width D per token, or per line where sentences are pooled."""
 
     num_kept: int  # K
     dim: int  # D
-    stacked: bool  # the axis K is kept in results
-    pooled: bool  # one row a line instead of one a token
+    stacked: bool  # results have the axis K
+    pooled: bool  # one row per line instead of one per token
     dtype: str
 
     def sentence(self, rows: np.ndarray) -> np.ndarray:
-        """Rows (n, K, D) of one line as a caller gets them: (K, n, D) or (n, D), pooled (K, D) or (D,)."""
+        """Rows (n, K, D) of one line in the shape of results: (K, n, D) or (n, D), pooled (K, D) or (D,)."""
+        vectors: np.ndarray
         if self.pooled:
-            return rows[0] if self.stacked else rows[0, 0]
-        return np.ascontiguousarray(rows.transpose(1, 0, 2)) if self.stacked else rows[:, 0]
+            vectors = rows[0] if self.stacked else rows[0, 0]
+        else:
+            vectors = np.ascontiguousarray(rows.transpose(1, 0, 2)) if self.stacked else rows[:, 0]
+        return vectors
 
 
-def write_part(
+def write_part_file(
     path: Path, block: Block, vectors: np.ndarray, state: tuple[np.ndarray, np.ndarray] | None = None
 ) -> None:
-    """Writes a block, whole or not at all."""
+    """Writes a block and its vectors (rows, K, D), completely or not at all."""
     sections = {
         "vectors": vectors,
         "lengths": np.array([len(sentence) for sentence in block.sentences], dtype=np.int64),
-        "lines": _text(block.lines),
-        "tokens": _text([token for sentence in block.sentences for token in sentence]),
+        "lines": _encode_strings(block.lines),
+        "tokens": _encode_strings([token for sentence in block.sentences for token in sentence]),
     }
     if state is not None:
         sections |= {"h": state[0], "c": state[1]}
@@ -69,27 +72,27 @@ def write_part(
             "sha256": hashlib.sha256(views[name]).hexdigest(),
         }
         offset += len(views[name])
-    head = json.dumps(header).encode()
+    header_bytes = json.dumps(header).encode()
     with atomic_file(path) as partial:
         with open(partial, "wb") as file:
-            file.write(MAGIC + len(head).to_bytes(8, "little") + head)
+            file.write(MAGIC + len(header_bytes).to_bytes(8, "little") + header_bytes)
             for view in views.values():
                 file.write(view)
 
 
-class Part:
-    """A part file that is read section by section."""
+class PartFile:
+    """A part file that is read section by section; damage is an OutputError."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         with open(path, "rb") as file:
             magic, size = file.read(len(MAGIC)), int.from_bytes(file.read(8), "little")
-            header = self._parse(file.read(size) if magic == MAGIC and size < 1 << 20 else b"")
+            header = self._parse_header(file.read(size) if magic == MAGIC and size < 1 << 20 else b"")
         self.number: int = header["block"]
         self.first_line: int = header["first_line"]
         self.sections: dict[str, Any] = header["sections"]
-        self._data_at = len(MAGIC) + 8 + size
-        if path.stat().st_size != self._data_at + sum(section["bytes"] for section in self.sections.values()):
+        self._data_offset = len(MAGIC) + 8 + size
+        if path.stat().st_size != self._data_offset + sum(section["bytes"] for section in self.sections.values()):
             raise self._damaged("its length is wrong")
 
     @property
@@ -101,10 +104,10 @@ class Part:
         return int(self.sections["vectors"]["shape"][0])
 
     def array(self, name: str) -> np.ndarray:
-        """A section, if its checksum is right."""
+        """One section; its checksum is verified."""
         section = self.sections[name]
         with open(self.path, "rb") as file:
-            file.seek(self._data_at + section["offset"])
+            file.seek(self._data_offset + section["offset"])
             data = bytearray(section["bytes"])
             file.readinto(data)
         if hashlib.sha256(data).hexdigest() != section["sha256"]:
@@ -112,38 +115,59 @@ class Part:
         return np.frombuffer(data, dtype=section["dtype"]).reshape(section["shape"])
 
     def lines(self) -> list[str]:
-        return _untext(self.array("lines"))
+        return _decode_strings(self.array("lines"))
 
     def sentences(self) -> list[list[str]]:
         """The tokens of each line."""
-        tokens = iter(_untext(self.array("tokens")))
+        tokens = iter(_decode_strings(self.array("tokens")))
         return [[next(tokens) for _ in range(length)] for length in self.array("lengths")]
 
     def vectors(self, layout: Layout) -> Iterator[np.ndarray]:
-        """The vectors of each line as a caller gets them."""
-        rows, at = self.array("vectors"), 0
+        """The vectors of each line, in the shape that `Layout.sentence` gives."""
+        rows, start = self.array("vectors"), 0
         for length in self.array("lengths"):
             count = 1 if layout.pooled else int(length)
-            yield layout.sentence(rows[at : at + count])
-            at += count
+            yield layout.sentence(rows[start : start + count])
+            start += count
 
     def state(self) -> tuple[np.ndarray, np.ndarray] | None:
-        """What was carried out of the block; None: nothing yet."""
+        """The LSTM state after the block; None where none is stored."""
         return (self.array("h"), self.array("c")) if "h" in self.sections else None
 
-    def _parse(self, head: bytes) -> dict[str, Any]:
+    def _parse_header(self, data: bytes) -> dict[str, Any]:
         try:
-            return dict(json.loads(head))
+            return dict(json.loads(data))
         except ValueError as error:
             raise self._damaged("it has no header") from error
 
-    def _damaged(self, how: str) -> OutputError:
-        return OutputError(f"{self.path} is damaged: {how}.", "Delete it and run again with --resume.")
+    def _damaged(self, reason: str) -> OutputError:
+        return OutputError(f"{self.path} is damaged: {reason}.", "Delete it and run again with --resume.")
 
 
-def _text(pieces: list[str]) -> np.ndarray:
-    return np.frombuffer("".join(f"{piece}\n" for piece in pieces).encode(), dtype=np.uint8)
+class PartFiles:
+    """All part files of a finished run in order, opened one at a time, with their total sizes."""
+
+    def __init__(self, paths: Sequence[Path], plan: Mapping[str, Any], layout: Layout) -> None:
+        self.plan, self.layout, self._paths = plan, layout, paths
+        self.num_lines = self.num_rows = 0
+        self._num_bytes: dict[str, int] = {}
+        for part_file in self:
+            self.num_lines += part_file.num_lines
+            self.num_rows += part_file.num_rows
+            for name, section in part_file.sections.items():
+                self._num_bytes[name] = self._num_bytes.get(name, 0) + section["bytes"]
+
+    def __iter__(self) -> Iterator[PartFile]:
+        return (PartFile(path) for path in self._paths)
+
+    def num_bytes(self, section: str) -> int:
+        """Bytes of one section in all part files."""
+        return self._num_bytes.get(section, 0)
 
 
-def _untext(data: np.ndarray) -> list[str]:
+def _encode_strings(strings: Sequence[str]) -> np.ndarray:
+    return np.frombuffer("".join(f"{string}\n" for string in strings).encode(), dtype=np.uint8)
+
+
+def _decode_strings(data: np.ndarray) -> list[str]:
     return data.tobytes().decode().split("\n")[:-1]

@@ -1,7 +1,7 @@
-"""What a run's blocks are made of, in words that can be compared: input, model, settings.
+"""The plan of a bulk embedding: all that its blocks depend on (input, model, settings), as values to compare.
 
-Device, threads and machine are not part of it: a run may be continued elsewhere, and then agrees with itself to
-rounding instead of to the last bit.
+Device, threads and machine are not part of it: a run may be continued elsewhere, and the blocks then agree up to
+rounding instead of bit for bit.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from elmo import __version__
-from elmo.embed.dump.folder import Plan
 from elmo.embed.dump.options import DumpOptions
 from elmo.embed.dump.part_file import Layout
+from elmo.embed.dump.part_folder import Plan
 from elmo.embed.dump.target import is_stream
 from elmo.embed.embedder import Embedder
 from elmo.embed.layer_choice import LayerChoice
@@ -26,7 +26,7 @@ from elmo.files import sha256_file
 def make_plan(
     embedder: Embedder, source: str | Path, choice: LayerChoice, format_name: str, options: DumpOptions
 ) -> Plan:
-    """The plan of a run, ready for JSON."""
+    """The plan of a run, as JSON values."""
     layout = layout_of(embedder, choice, options)
     return {
         "version": 1,
@@ -52,7 +52,7 @@ def make_plan(
 
 
 def layout_of(embedder: Embedder, choice: LayerChoice, options: DumpOptions) -> Layout:
-    """How the vectors of this run are stored."""
+    """The shape and dtype in which this run stores vectors."""
     return Layout(
         num_kept=len(choice.matrix),
         dim=embedder.dim,
@@ -62,27 +62,27 @@ def layout_of(embedder: Embedder, choice: LayerChoice, options: DumpOptions) -> 
     )
 
 
-class Unchanged:
-    """Watches that a file stays the same while it is read; a stream cannot be watched."""
+class InputWatch:
+    """Detects that the input file changes while it is read, by its size and time. Streams are not watched."""
 
     def __init__(self, source: str | Path) -> None:
         self._source = source
-        self._before = self._look()
+        self._before = self._size_and_time()
 
     def check(self) -> None:
-        """Raises a DataError if the file is not what it was."""
-        if self._look() != self._before:
-            raise DataError(f"{self._source} changed while it was read.", "Run again when nobody writes to it.")
+        """A DataError if the file is not as it was."""
+        if self._size_and_time() != self._before:
+            raise DataError(f"{self._source} changed while it was read.", "Run again when no one writes to it.")
 
-    def _look(self) -> tuple[int, int] | None:
+    def _size_and_time(self) -> tuple[int, int] | None:
         if is_stream(self._source):
             return None
-        about = os.stat(self._source)
-        return about.st_size, about.st_mtime_ns
+        status = os.stat(self._source)
+        return status.st_size, status.st_mtime_ns
 
 
 def _input_identity(source: str | Path) -> dict[str, Any]:
     if is_stream(source):
         return {"path": str(source), "bytes": None, "sha256": None}
-    # the whole file: a second a gigabyte, where embedding a gigabyte of text takes hours
+    # the complete file: one second per gigabyte, while embedding a gigabyte of text takes hours
     return {"path": str(source), "bytes": os.stat(source).st_size, "sha256": sha256_file(source)}

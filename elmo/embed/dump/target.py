@@ -1,6 +1,6 @@
-"""Where a bulk embedding goes: which format its name says, and everything that speaks against writing there.
+"""The output of a bulk embedding: its format, by name or option, and the checks that it can be written.
 
-Asked before the model is loaded, so that a mistake costs no time; needs no torch.
+The checks run before the model is loaded, so that a mistake costs no time; needs no torch.
 """
 
 from __future__ import annotations
@@ -29,62 +29,62 @@ _SUFFIXES = {
 
 @dataclass(frozen=True, kw_only=True)
 class Target:
-    """An output that can be written: its real path (links followed) and its format."""
+    """An output that can be written: its real path (symbolic links resolved) and its format."""
 
     path: Path
     format: str
 
     @property
     def parts_path(self) -> Path:
-        """The folder of an unfinished run."""
+        """The folder of part files of an unfinished run."""
         return self.path.with_name(self.path.name + ".parts")
 
 
 def check_target(source: str | Path, target: str | Path, options: DumpOptions) -> Target:
-    """The target, if nothing speaks against it: a wrong name or flag, a missing folder, a file already there."""
-    found = Target(path=Path(os.path.realpath(target)), format=format_of(target, options.format))
+    """The target, after checks of its name, the options, its folder, and whether it exists already."""
+    checked = Target(path=Path(os.path.realpath(target)), format=format_of(target, options.format))
     if str(source) == "-" and sys.stdin is None:
         raise DataError("Standard input is closed.", "Name an input file.")
     if str(target) == STDOUT:
-        _check_stdout(found.format, options)
-        return found
-    _check_flags(source, found.format, options)
+        _check_stdout(checked.format, options)
+        return checked
+    _check_flags(source, checked.format, options)
     check_place(target)
-    if str(source) != "-" and os.path.realpath(source) == str(found.path) or _same_file(source, found.path):
+    if str(source) != "-" and os.path.realpath(source) == str(checked.path) or _same_file(source, checked.path):
         raise OutputError(f"{target} is the input itself.", "Choose another output.")
-    if found.path.exists() and not options.overwrite and not options.resume:
-        raise exists_error(found.path)
-    return found
+    if checked.path.exists() and not options.overwrite and not options.resume:
+        raise exists_error(checked.path)
+    return checked
 
 
-def format_of(target: str | Path, asked: str | None) -> str:
-    """The format asked for, or the one the name ends in."""
+def format_of(target: str | Path, chosen: str | None) -> str:
+    """The chosen format, or without one the format that the name's suffix stands for."""
     suffixes = Path(target).suffixes
-    packed = bool(suffixes) and suffixes[-1] in COMPRESSED
-    inner = suffixes[:-1] if packed else suffixes
-    named = _SUFFIXES.get(inner[-1].lower()) if inner else None
-    found = asked or ("jsonl" if str(target) == STDOUT else named)
-    if found is None:
+    is_compressed = bool(suffixes) and suffixes[-1] in COMPRESSED
+    inner = suffixes[:-1] if is_compressed else suffixes
+    by_suffix = _SUFFIXES.get(inner[-1].lower()) if inner else None
+    format_name = chosen or ("jsonl" if str(target) == STDOUT else by_suffix)
+    if format_name is None:
         raise ConfigError(
-            f"The name {Path(target).name!r} does not say which format is wanted.",
+            f"The name {Path(target).name!r} does not tell the output format.",
             f"End it in {', '.join(list(_SUFFIXES)[:-1])}, or pass --format {'|'.join(FORMATS)}.",
         )
-    if packed and found != "jsonl":
-        raise ConfigError(f"{suffixes[-1]} compresses jsonl only, not {found}.", "Drop the suffix.")
-    if packed and suffixes[-1] == ".zst":
+    if is_compressed and format_name != "jsonl":
+        raise ConfigError(f"{suffixes[-1]} compresses jsonl only, not {format_name}.", "Drop the suffix.")
+    if is_compressed and suffixes[-1] == ".zst":
         require_extra("zstandard", "zstd")
-    if found == "parquet":
+    if format_name == "parquet":
         require_extra("pyarrow", "parquet")
-    return found
+    return format_name
 
 
 def exists_error(path: Path) -> OutputError:
-    """What is said when the output is there already."""
+    """The error for an output that exists already."""
     return OutputError(f"{path} exists.", "Choose another name or pass --overwrite.")
 
 
 def check_place(target: str | Path) -> None:
-    """Refuses what can never become a result: a folder, a pipe, a device, a name in a folder that is not there."""
+    """An OutputError where no file can be written: a folder, a pipe, a device, a name in a missing folder."""
     try:
         mode = os.stat(target).st_mode
     except FileNotFoundError:
@@ -97,7 +97,7 @@ def check_place(target: str | Path) -> None:
         raise OutputError(f"{target} is not a regular file.", 'Pass "-" to stream jsonl to standard output.')
     folder = Path(os.path.realpath(target)).parent
     if not folder.is_dir():
-        raise OutputError(f"{target}: there is no folder {folder}.", "Make it first, or check the spelling.")
+        raise OutputError(f"{target}: there is no folder {folder}.", "Create it first, or check the spelling.")
     if not os.access(folder, os.W_OK):
         raise OutputError(f"{target}: the folder {folder} may not be written to.")
 
@@ -108,7 +108,7 @@ def _check_stdout(format_name: str, options: DumpOptions) -> None:
     if sys.stdout is None:
         raise OutputError("Standard output is closed.", "Name an output file.")
     if options.resume or options.shard:
-        raise ConfigError("A stream to standard output has no parts to resume or to share out.", "Name an output file.")
+        raise ConfigError("Standard output can be neither resumed nor split into shards.", "Name an output file.")
     if options.use_sentence_keys:
         raise ConfigError("--use-sentence-keys is for hdf5; the output is jsonl.")
 
@@ -121,7 +121,7 @@ def _check_flags(source: str | Path, format_name: str, options: DumpOptions) -> 
 
 
 def is_stream(source: str | Path) -> bool:
-    """Whether the input can be read once only: standard input, a pipe, a device."""
+    """Whether the input can be read only once: standard input, a pipe, a device."""
     if str(source) == "-":
         return True
     try:

@@ -1,7 +1,7 @@
-"""Vectors as HDF5 in the layout of `allennlp elmo`: one dataset a line, named "0", "1", ...
+"""Vectors as HDF5 in the layout of `allennlp elmo`: one dataset per line, named "0", "1", ...
 
-A dataset is (K, n, D), or (n, D) for one layer or a mix. `sentence_to_index` holds one string of JSON, each sentence
-to its dataset's name; of equal sentences the last counts. It is the one thing here that is not streamed.
+A dataset is (K, n, D) of K layers, or (n, D) of one layer or a mix. `sentence_to_index` holds one JSON string that maps
+each sentence to the name of its dataset (the last one of equal sentences). It is kept in memory; all else is streamed.
 """
 
 from __future__ import annotations
@@ -15,26 +15,28 @@ from typing import Any
 
 import h5py
 
-from elmo.embed.dump.part_files import Parts
+from elmo.embed.dump.part_file import PartFiles
 from elmo.errors import DataError, OutputError
 
-MAX_INDEX_BYTES = 1 << 30  # of all lines; the index is one string, which HDF5 and its readers hold in memory
-_MAX_KEY_BYTES = 60_000  # HDF5 keeps a name in 64 KB, with other things
+MAX_INDEX_BYTES = 1 << 30  # of all lines, because HDF5 and its readers hold the index in memory as one string
+_MAX_KEY_BYTES = 60_000  # HDF5 stores a name and other data in 64 KB
 
 
-def write_hdf5(path: Path, parts: Parts, *, use_sentence_keys: bool = False, forget_sentences: bool = False) -> None:
-    """One dataset a line, named by number or by sentence; the index unless it is not wanted or not needed."""
+def write_hdf5(
+    path: Path, part_files: PartFiles, *, use_sentence_keys: bool = False, forget_sentences: bool = False
+) -> None:
+    """Writes one dataset per line, named by number or by sentence, and sentence_to_index unless either flag is set."""
     with_index = not (use_sentence_keys or forget_sentences)
-    if with_index and parts.num_bytes("lines") > MAX_INDEX_BYTES:
+    if with_index and part_files.num_bytes("lines") > MAX_INDEX_BYTES:
         raise OutputError(
-            f"sentence_to_index would hold {parts.num_bytes('lines') / 1e9:.1f} GB of text in one string.",
+            f"sentence_to_index would hold {part_files.num_bytes('lines') / 1e9:.1f} GB of text in one string.",
             "Leave it out: elmo merge OUT --forget-sentences",
         )
     index: dict[str, str] = {}
-    with _Disk(path) as disk, h5py.File(disk, "w") as file:
-        for part in parts:
-            rows = zip(part.lines(), part.vectors(parts.layout), strict=True)
-            for number, (line, vectors) in enumerate(rows, part.first_line):
+    with _CheckedFile(path) as disk, h5py.File(disk, "w") as file:
+        for part_file in part_files:
+            rows = zip(part_file.lines(), part_file.vectors(part_files.layout), strict=True)
+            for number, (line, vectors) in enumerate(rows, part_file.first_line):
                 key = line.strip() if use_sentence_keys else str(number)
                 file.create_dataset(key, data=vectors, track_times=False)
                 disk.check()
@@ -45,8 +47,8 @@ def write_hdf5(path: Path, parts: Parts, *, use_sentence_keys: bool = False, for
             text[0] = json.dumps(index)
 
 
-class _Disk(io.FileIO):
-    """A file that takes a failed write calmly: HDF5 does not survive one, so it is told later, by `check`."""
+class _CheckedFile(io.FileIO):
+    """A file that stores a write error until `check` raises it, because the HDF5 library crashes on a failed write."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path, "w+")
@@ -54,10 +56,10 @@ class _Disk(io.FileIO):
 
     def write(self, data: Any) -> int:
         view = memoryview(data)
-        done = 0
-        while done < len(view) and self._failure is None:
+        written = 0
+        while written < len(view) and self._failure is None:
             try:
-                done += super().write(view[done:])
+                written += super().write(view[written:])
             except OSError as error:
                 self._failure = error
         return len(view)
@@ -65,12 +67,12 @@ class _Disk(io.FileIO):
     def truncate(self, size: int | None = None) -> int:
         try:
             return super().truncate(size)
-        except OSError as error:  # making it longer can fail too
+        except OSError as error:  # extending the file can fail too
             self._failure = self._failure or error
             return size or 0
 
     def check(self) -> None:
-        """Raises what a write met."""
+        """Raises the error of an earlier write, if there was one."""
         if self._failure is not None:
             raise self._failure
 
@@ -81,10 +83,10 @@ class _Disk(io.FileIO):
 
 
 def check_sentence_keys(lines: Iterable[str], source: str) -> None:
-    """Refuses sentences that cannot all be names in one HDF5 file, before any of them is embedded.
+    """A DataError for sentences that cannot all be names in one HDF5 file, before any of them is embedded.
 
-    A slash makes a group, as it did in `allennlp elmo`: file["1/2 cup"] still finds its dataset. What cannot work:
-    blank lines, equal lines, a line that another one needs as a group, "." and NUL.
+    A slash makes a group, as in `allennlp elmo`: file["1/2 cup"] finds its dataset. Not possible are blank lines, equal
+    lines, a line that is the name of another line's group, "." and NUL.
     """
     datasets: set[bytes] = set()
     groups: set[bytes] = set()
@@ -96,19 +98,19 @@ def check_sentence_keys(lines: Iterable[str], source: str) -> None:
             reason = "is blank" if not line.strip() else "has no name in HDF5"
         elif "\0" in name or len(name.encode()) > _MAX_KEY_BYTES:
             reason = "holds a NUL" if "\0" in name else f"is longer than {_MAX_KEY_BYTES:,} bytes"
-        above = [_digest("/".join(steps[:depth])) for depth in range(1, len(steps))]
-        own = _digest(name)
-        if own in datasets:
+        parents = [_digest("/".join(steps[:depth])) for depth in range(1, len(steps))]
+        digest = _digest(name)
+        if digest in datasets:
             reason = "was there before"
-        elif own in groups or not datasets.isdisjoint(above):
+        elif digest in groups or not datasets.isdisjoint(parents):
             reason = "is the beginning of another line, up to a slash, or the other way round"
         if reason:
             raise DataError(
                 f"{source}:{number}: the line {reason}, so it cannot name a dataset ({line.strip()[:40]!r}).",
-                "Drop --use-sentence-keys: datasets are then named by line, and sentence_to_index leads to them.",
+                "Drop --use-sentence-keys: datasets are then named by line; sentence_to_index lists them by sentence.",
             )
-        datasets.add(own)
-        groups.update(above)
+        datasets.add(digest)
+        groups.update(parents)
 
 
 def _digest(name: str) -> bytes:

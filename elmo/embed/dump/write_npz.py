@@ -1,4 +1,4 @@
-"""Vectors as .npz: the arrays of flat.py, read with numpy.load and nothing else."""
+"""Vectors as .npz: the arrays of flat.py, for numpy.load."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from pathlib import Path
 import numpy as np
 
 from elmo.embed.dump.flat import flat_arrays
-from elmo.embed.dump.part_files import Parts
+from elmo.embed.dump.part_file import PartFiles
 
 
-def write_npz(path: Path, parts: Parts) -> None:
-    """Streams the arrays into an uncompressed zip whose bytes do not depend on the time."""
+def write_npz(path: Path, part_files: PartFiles) -> None:
+    """Streams the arrays into an uncompressed zip file, whose bytes do not depend on the time of writing."""
     with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as archive:
-        for array in flat_arrays(parts):
+        for array in flat_arrays(part_files):
             entry = zipfile.ZipInfo(f"{array.name}.npy", date_time=(1980, 1, 1, 0, 0, 0))
             entry.create_system = 3
             with archive.open(entry, "w", force_zip64=True) as member:

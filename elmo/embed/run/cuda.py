@@ -1,13 +1,13 @@
-"""Embedding through the CUDA twin of the whole biLM: windows of sentences, one being computed while the next is read.
+"""The executor on CUDA kernels (`elmo.kernels.cuda`): large windows of sentences, one computed while the next is read.
 
-Stands where `words` and `sweep` stand otherwise. A window's words are numbered here, its new words encoded and its
-layers computed on the GPU, and only what was asked for comes back, while the GPU is at the next window.
+The host gives each word of a window its row in a table of word vectors (`word_rows`). The GPU encodes the new words,
+computes the layers and sends back only the chosen ones, while it already computes the next window.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,136 +16,160 @@ import torch
 from torch import Tensor
 
 from elmo.embed.layer_choice import LayerChoice
+from elmo.embed.run.batches import BatchOptions
+from elmo.embed.run.plain import PlainExecutor
 from elmo.embed.run.word_rows import FIRST_ROW, WordRows
-from elmo.kernels import api as kernels
+from elmo.embed.states import CarriedState
+from elmo.embed.word_cache import WordCache
+from elmo.kernels.api import GpuBiLM, MakeGpuBiLM, PendingTensor
 from elmo.model.bilm import BiLM
 from elmo.model.lstm import State
 from elmo.text.batch import windows_of
 from elmo.text.indexer import Indexer
 
+BATCHES_PER_WINDOW = 32  # a GPU that reads sentences without padding needs more of them at once than a padded batch
 WINDOW_TOKENS = 131_072  # enough for a thousand rows of a hundred steps
-WINDOW_BYTES = 256 << 20  # of a window's vectors
-FIRST_WORDS = 1024  # rows of a new table
+WINDOW_BYTES = 256 << 20  # of the vectors of one window
+INITIAL_TABLE_ROWS = 1024
 
 
 @dataclass(frozen=True)
-class _Started:
+class _PendingWindow:
     sentences: Sequence[Sequence[str]]
-    result: Callable[[], Tensor]  # waits for it
+    vectors: PendingTensor
 
 
-class Bulk:
-    """Sentences to chosen layers or pooled vectors; weights are laid out when first needed.
+class CudaExecutor:
+    """Implements `Executor` with the CUDA implementation of the biLM. Weights are laid out at first use.
 
-    At most about `capacity` words are remembered between windows; beyond, all are forgotten at once.
+    Padded batches and state "carry" go through a PlainExecutor. About `cache_words` words stay in the table between
+    windows; when there are more, all are discarded.
     """
 
-    def __init__(self, model: BiLM, indexer: Indexer, maker: Any, capacity: int) -> None:
-        self._model, self._indexer, self._maker, self.capacity = model, indexer, maker, capacity
-        self._twin: Any = None
-        self._table: Tensor | None = None
-        self._words = WordRows(indexer)
-        self._lock = threading.Lock()  # callers may share an embedder between threads
+    def __init__(self, plain: PlainExecutor, indexer: Indexer, make: MakeGpuBiLM, cache_words: int) -> None:
+        self.plain, self._indexer, self._make, self._cache_words = plain, indexer, make, cache_words
+        self._kernels: GpuBiLM | None = None
+        self._table: Tensor | None = None  # (V, P): the boundaries, then words
+        self._word_rows = WordRows(indexer)
+        self._lock = threading.Lock()  # threads may share an embedder
 
     def __getstate__(self) -> dict[str, Any]:
-        # a copy in another process lays out its own weights; locks, streams and graphs cannot travel
-        empty = {"_twin": None, "_table": None, "_words": WordRows(self._indexer), "_lock": None}
+        # a copy in another process lays out its own weights: locks, streams and CUDA graphs cannot be pickled
+        empty = {"_kernels": None, "_table": None, "_word_rows": WordRows(self._indexer), "_lock": None}
         return {**self.__dict__, **empty}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         self._lock = threading.Lock()
 
-    def __len__(self) -> int:
-        return len(self._words)
+    @property
+    def model(self) -> BiLM:
+        return self.plain.model
 
-    def clear(self) -> None:
-        """Forgets all words."""
-        with self._lock:
-            self._words.clear()
+    @property
+    def words(self) -> WordCache[Tensor]:
+        return self.plain.words
+
+    @property
+    def carried(self) -> CarriedState:
+        return self.plain.carried
 
     def vectors(
-        self, sentences: Iterable[Sequence[str]], choice: LayerChoice, initial: State, *, max_tokens: int, on_host: bool
+        self, sentences: Iterable[Sequence[str]], layer_choice: LayerChoice, options: BatchOptions, *, on_host: bool
     ) -> Iterator[Tensor]:
-        """(K, n, D) of each sentence in turn, memory of its own."""
-        for started in self._ahead(sentences, choice, initial, max_tokens, None, on_host):
-            vectors, end = started.result(), 0  # (K, N, D)
-            for sentence in started.sentences:
+        if options.policy == "carry":
+            yield from self.plain.vectors(sentences, layer_choice, options, on_host=on_host)
+            return
+        for window in self._windows(sentences, layer_choice, options, None, on_host):
+            vectors, end = window.vectors.wait(), 0  # (K, N, D)
+            for sentence in window.sentences:
                 begin, end = end, end + len(sentence)
                 yield vectors[:, begin:end].clone()
 
     def pooled(
-        self, sentences: Iterable[Sequence[str]], choice: LayerChoice, initial: State, pooling: str, *, max_tokens: int
-    ) -> Iterator[tuple[Tensor, int]]:
-        """Window by window (n, K, D) on the host, one for each sentence, and how many tokens they were pooled from."""
-        for started in self._ahead(sentences, choice, initial, max_tokens, pooling, True):
-            yield started.result(), sum(map(len, started.sentences))
+        self, sentences: Iterable[Sequence[str]], layer_choice: LayerChoice, options: BatchOptions, pooling: str
+    ) -> Iterator[tuple[np.ndarray, int]]:
+        if options.policy == "carry":
+            yield from self.plain.pooled(sentences, layer_choice, options, pooling)
+            return
+        for window in self._windows(sentences, layer_choice, options, pooling, True):
+            vectors = window.vectors.wait()  # (S, K, D)
+            yield (vectors if layer_choice.stacked else vectors[:, 0]).numpy(), sum(map(len, window.sentences))
 
-    def _ahead(
+    def padded_batches(
+        self, sentences: Sequence[Sequence[str]], layer_choice: LayerChoice, options: BatchOptions
+    ) -> Iterator[tuple[np.ndarray, Tensor]]:
+        return self.plain.padded_batches(sentences, layer_choice, options)
+
+    def clear_words(self) -> None:
+        self.plain.clear_words()
+        with self._lock:
+            self._word_rows.clear()
+
+    def _windows(
         self,
         sentences: Iterable[Sequence[str]],
-        choice: LayerChoice,
-        initial: State,
-        max_tokens: int,
+        layer_choice: LayerChoice,
+        options: BatchOptions,
         pooling: str | None,
         on_host: bool,
-    ) -> Iterator[_Started]:
-        """Each window when the next one has been started."""
-        dim = self._model.config.dim
-        token_bytes = len(choice.matrix) * dim * next(self._model.parameters()).element_size()
-        at_once = min(WINDOW_TOKENS, max_tokens, max(1, WINDOW_BYTES // token_bytes))
-        before: _Started | None = None
-        for window in windows_of(sentences, at_once):
-            started = self._start(window, choice, initial, pooling, on_host)
-            if before is not None:
-                yield before
-            before = started
-        if before is not None:
-            yield before
+    ) -> Iterator[_PendingWindow]:
+        """Every window in order, each after the next one has been started."""
+        initial = self.plain.initial_states.rows(options.policy, torch.zeros(1, dtype=torch.int64))
+        token_bytes = len(layer_choice.matrix) * self.model.config.dim * next(self.model.parameters()).element_size()
+        window_tokens = min(WINDOW_TOKENS, BATCHES_PER_WINDOW * options.max_tokens, max(1, WINDOW_BYTES // token_bytes))
+        previous: _PendingWindow | None = None
+        for window in windows_of(sentences, window_tokens):
+            started = self._start(window, layer_choice, initial, pooling, on_host)
+            if previous is not None:
+                yield previous
+            previous = started
+        if previous is not None:
+            yield previous
 
     def _start(
-        self, sentences: list[Sequence[str]], choice: LayerChoice, initial: State, pooling: str | None, on_host: bool
-    ) -> _Started:
+        self,
+        sentences: list[Sequence[str]],
+        layer_choice: LayerChoice,
+        initial: State,
+        pooling: str | None,
+        on_host: bool,
+    ) -> _PendingWindow:
         with self._lock:
-            if self._twin is None:
-                self._twin = self._maker(self._model)
-            twin = self._twin
+            if self._kernels is None:
+                self._kernels = self._make(self.model)
+            kernels = self._kernels
             try:
-                with twin.at_work():
+                with kernels.at_work():
                     lengths = np.fromiter(map(len, sentences), dtype=np.int64, count=len(sentences))
-                    table, words = self._number(sentences, lengths)
-                    found = twin.contextualize(
-                        table, words, lengths, choice.matrix.numpy(),
+                    table, words = self._look_up_words(kernels, sentences, lengths)
+                    vectors = kernels.contextualize(
+                        table, words, lengths, layer_choice.matrix.numpy(),
                         initial=(initial.h[:, :, 0], initial.c[:, :, 0]), pooling=pooling,
                     )  # fmt: skip
-                    sent = twin.send(found, to_host=on_host)
+                    pending = kernels.send(vectors, to_host=on_host)
             except BaseException:
-                self._words.clear()  # words that were numbered may not have been encoded
+                self._word_rows.clear()  # some words may have a row but no vector yet
                 raise
-        return _Started(sentences, sent.wait)
+        return _PendingWindow(sentences, pending)
 
-    def _number(self, sentences: list[Sequence[str]], lengths: np.ndarray) -> tuple[Tensor, np.ndarray]:
-        """The table (V, P), and the row in it of every token (N,)."""
-        twin = self._twin
-        if len(self._words) > self.capacity:
-            self._words.clear()
-        known = len(self._words)
-        words, fresh = self._words.number(sentences, lengths)
-        needed = FIRST_ROW + known + len(fresh)
-        if self._table is None or len(self._table) < needed:
-            rows = max(FIRST_WORDS, needed if self._table is None else 2 * needed)
-            larger = torch.empty(rows, twin.proj_dim, device=twin.device, dtype=twin.dtype)  # (V, P)
+    def _look_up_words(
+        self, kernels: GpuBiLM, sentences: list[Sequence[str]], lengths: np.ndarray
+    ) -> tuple[Tensor, np.ndarray]:
+        """The table (V, P), with all words of the sentences, and the row of every token in it, (N,)."""
+        if len(self._word_rows) > self._cache_words:
+            self._word_rows.clear()
+        num_cached = len(self._word_rows)
+        words, new_ids = self._word_rows.number(sentences, lengths)
+        num_rows = FIRST_ROW + num_cached + len(new_ids)
+        if self._table is None or len(self._table) < num_rows:
+            capacity = max(INITIAL_TABLE_ROWS, num_rows if self._table is None else 2 * num_rows)
+            larger = torch.empty(capacity, kernels.proj_dim, device=kernels.device, dtype=kernels.dtype)  # (V, P)
             if self._table is None:
-                twin.encode_into(larger, 0, np.stack([self._indexer.begin, self._indexer.end]))
+                kernels.encode_into(larger, 0, np.stack([self._indexer.begin, self._indexer.end]))
             else:
                 larger[: len(self._table)] = self._table
             self._table = larger
-        if len(fresh):
-            twin.encode_into(self._table, FIRST_ROW + known, fresh)
+        if len(new_ids):
+            kernels.encode_into(self._table, FIRST_ROW + num_cached, new_ids)
         return self._table, words
-
-
-def find_bulk(model: BiLM, indexer: Indexer, device: str, dtype: str, capacity: int) -> Bulk | None:
-    """The twin for this device and dtype, or None: compute otherwise."""
-    maker = kernels.find_kernel("bilm_bulk", device, dtype)
-    return None if maker is None else Bulk(model, indexer, maker, capacity)

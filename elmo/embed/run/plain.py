@@ -1,173 +1,170 @@
-"""Sentences to their chosen layers in padded batches, plainly or through the CPU twin, and what each starts from.
+"""The reference executor: padded batches through the network in plain PyTorch, on any device.
 
-Stands between the embedder and the network, wherever sentences do not go through the CUDA twin (`bulk`).
+It also computes what the other executors do not: the warm-up state and, on CUDA, padded batches and carried state.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import functools
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from elmo.embed.layer_choice import LayerChoice
-from elmo.embed.run.chunks import sweep
-from elmo.embed.run.cpu import FastPath, to_states
-from elmo.embed.states import CarriedState, repeat
-from elmo.embed.warm_up import warm_state
-from elmo.embed.word_cache import WordVectors
-from elmo.kernels.cpu.request import States
+from elmo.embed.layer_choice import LayerChoice, choose_layers
+from elmo.embed.run.batches import BatchOptions, plan_groups, pool_sentences, sentence_windows
+from elmo.embed.states import WARM_UP_TEXT, CarriedState, InitialStates
+from elmo.embed.word_cache import WordCache
+from elmo.kernels.api import find_strongest_windows
 from elmo.model.bilm import BiLM
 from elmo.model.lstm import State
-from elmo.text.batch import plan_batches
-from elmo.text.indexer import Indexer
+from elmo.text.indexer import Indexer, token_rows
+
+CHUNK_TOKENS = 8192  # tokens whose gates are in memory at once: 8192 x 16384 floats are 0.5 GB at the original size
+WORDS_PER_CALL = 256  # bounds the memory of the convolutions: 256 words x 2048 filters x 50 columns are 100 MB
 
 
-class Batches:
-    """Runs batches under a state policy (reset, warm, carry), and remembers what `carry` carries."""
+class PlainExecutor:
+    """Implements `Executor` with `elmo.model` itself."""
 
-    def __init__(self, model: BiLM, indexer: Indexer, words: WordVectors, fast: FastPath | None) -> None:
-        self._model, self._indexer, self._words, self._fast = model, indexer, words, fast
-        self._fresh = model.zero_state(1)
-        self.carried = CarriedState(self._fresh)
-        self._warm: State | None = None
-        self._starts: dict[str, States] = {}
+    def __init__(self, model: BiLM, indexer: Indexer, cache_words: int) -> None:
+        self.model = model
+        self.words = WordCache(PlainWordEncoder(model, indexer), indexer, cache_words)
+        self.initial_states = InitialStates(model.zero_state(1), functools.partial(warm_state, model, indexer))
 
-    def run(
-        self, sentences: Sequence[Sequence[str]], choice: LayerChoice, policy: str, batch_size: int, max_tokens: int
-    ) -> Iterator[tuple[np.ndarray, Tensor]]:
-        """Batch by batch: which sentences, and their chosen layers (K, B, T, D), boundaries included, zero-padded."""
-        with torch.inference_mode():
-            table, rows = self._words.table(sentences)  # (2 + N, P)
-            if policy == "carry":
-                groups = [
-                    np.arange(a, min(a + batch_size, len(sentences))) for a in range(0, len(sentences), batch_size)
-                ]
-            else:
-                groups = plan_batches([len(s) for s in sentences], max_tokens=max_tokens, max_rows=batch_size)
-            for group in groups:
-                filled = group[[len(sentences[int(i)]) > 0 for i in group]]
-                if len(filled):
-                    chosen = [sentences[int(i)] for i in filled]
-                    yield filled, self._batch(chosen, filled - group[0], table, rows, choice, policy)
+    @property
+    def carried(self) -> CarriedState:
+        return self.initial_states.carried
 
     def vectors(
-        self,
-        sentences: list[Sequence[str]],
-        choice: LayerChoice,
-        policy: str,
-        batch_size: int,
-        max_tokens: int,
-        *,
-        on_host: bool,
+        self, sentences: Iterable[Sequence[str]], layer_choice: LayerChoice, options: BatchOptions, *, on_host: bool
     ) -> Iterator[Tensor]:
-        """(K, n, D) of each sentence in turn, memory of its own."""
-        if self._fast is not None:
-            yield from self._fast_vectors(sentences, choice, policy)
-            return
-        empty = torch.zeros(len(choice.matrix), 0, self._model.config.dim, dtype=next(self._model.parameters()).dtype)
-        found: list[Tensor] = [empty] * len(sentences)
-        for group, layers in self.run(sentences, choice, policy, batch_size, max_tokens):
+        for window in sentence_windows(sentences, options):
+            yield from self._window_vectors(window, layer_choice, options, on_host)
+
+    def pooled(
+        self, sentences: Iterable[Sequence[str]], layer_choice: LayerChoice, options: BatchOptions, pooling: str
+    ) -> Iterator[tuple[np.ndarray, int]]:
+        vectors = self.vectors(sentences, layer_choice, options, on_host=True)
+        return pool_sentences(vectors, layer_choice, pooling)
+
+    def padded_batches(
+        self, sentences: Sequence[Sequence[str]], layer_choice: LayerChoice, options: BatchOptions
+    ) -> Iterator[tuple[np.ndarray, Tensor]]:
+        with torch.inference_mode():
+            table, rows = self.words.table(sentences)  # (2 + N, P)
+            for numbers, positions in plan_groups(sentences, options):
+                batch = [[0, *map(rows.__getitem__, sentences[i]), 1] for i in numbers]  # rows 0, 1: boundaries
+                yield numbers, self._run_batch(batch, positions, table, layer_choice, options.policy)
+
+    def clear_words(self) -> None:
+        self.words.clear()
+
+    def _window_vectors(
+        self, sentences: list[Sequence[str]], layer_choice: LayerChoice, options: BatchOptions, on_host: bool
+    ) -> Iterator[Tensor]:
+        dtype = next(self.model.parameters()).dtype
+        empty = torch.zeros(len(layer_choice.matrix), 0, self.model.config.dim, dtype=dtype)
+        results = [empty] * len(sentences)
+        for numbers, layers in self.padded_batches(sentences, layer_choice, options):
             if on_host:
                 layers = layers.cpu()
-            with torch.inference_mode(False):  # `run` stands in the middle of it; callers may learn from their vectors
-                for row, number in enumerate(group):
-                    found[number] = layers[:, row, 1 : len(sentences[number]) + 1].clone()  # (K, n, D)
-        yield from found
+            # `padded_batches` is suspended inside inference mode; callers may train on their vectors
+            with torch.inference_mode(False):
+                for row, number in enumerate(numbers):
+                    results[number] = layers[:, row, 1 : len(sentences[number]) + 1].clone()  # (K, n, D)
+        yield from results
 
-    def initial(self, policy: str, positions: Tensor) -> State:
-        """What the sentences at these positions of a batch start from, (directions, L, rows, ·)."""
-        if policy == "carry":
-            state = self.carried.rows(int(positions.max()) + 1)
-            return State(state.h[:, :, positions], state.c[:, :, positions])
-        if policy == "warm" and self._warm is None:
-            self._warm = warm_state(self._model, self._indexer)
-        return repeat(self._warm if policy == "warm" and self._warm else self._fresh, len(positions))
-
-    def _fast_vectors(self, sentences: list[Sequence[str]], choice: LayerChoice, policy: str) -> Iterator[Tensor]:
-        filled = np.array([row for row, sentence in enumerate(sentences) if len(sentence)], dtype=np.int64)
-        if len(filled):
-            table, rows = self._words.table(sentences)  # (2 + N, P)
-            chosen = [sentences[i] for i in filled]
-            result = self._fast_batch(chosen, filled, table, rows, choice, policy)  # (K, N, D)
-        else:
-            result = torch.zeros(len(choice.matrix), 0, self._model.config.dim)
-        if len(sentences) == 1:
-            yield result
-            return
-        end = 0
-        for sentence in sentences:
-            begin, end = end, end + len(sentence)
-            yield result[:, begin:end].clone()  # a view would keep the memory of all sentences for one of them
-
-    def _fast_batch(
-        self,
-        sentences: list[Sequence[str]],
-        positions: np.ndarray,
-        table: Tensor,
-        rows: dict[str, int],
-        choice: LayerChoice,
-        policy: str,
-        pad_to: int | None = None,
+    def _run_batch(
+        self, batch: list[list[int]], positions: np.ndarray, table: Tensor, layer_choice: LayerChoice, policy: str
     ) -> Tensor:
-        assert self._fast is not None
-        if pad_to is None and policy != "carry":
-            words = [list(map(rows.__getitem__, sentence)) for sentence in sentences]
-            return self._fast.contextualize(table, words, choice, self._past_boundary(table, policy))[0]  # (K, N, D)
-        where = torch.from_numpy(positions)
-        numbered = [[0, *map(rows.__getitem__, sentence), 1] for sentence in sentences]
-        initial, carries = to_states(self.initial(policy, where)), policy == "carry"
-        result, after = self._fast.contextualize(
-            table, numbered, choice, initial, boundaries=pad_to is not None, pad_to=pad_to, want_state=carries
-        )
-        if after is not None:
-            self.carried.keep(State(torch.from_numpy(after.h), torch.from_numpy(after.c)), where)
-        return result  # (K, N, D)
-
-    def _past_boundary(self, table: Tensor, policy: str) -> States:
-        """What each direction remembers at the first word it reads, (directions, L, 1, ·).
-
-        The boundary before it is the same for all sentences, and what follows the last word changes no word: where
-        boundaries are not handed out, neither needs to be read again.
-        """
-        if policy not in self._starts:
-            assert self._fast is not None
-            ends, nothing = [[0], [1]], LayerChoice(torch.zeros(0, self._model.config.num_layers), stacked=True)
-            initial = to_states(self.initial(policy, torch.arange(2)))
-            _, after = self._fast.contextualize(table, ends, nothing, initial, want_state=True)
-            assert after is not None
-            # forwards, a sentence begins with row 0; backwards, with row 1
-            h, c = (np.stack([d[:, i : i + 1] for i, d in enumerate(part)]) for part in (after.h, after.c))
-            self._starts[policy] = States(h=h, c=c)
-        return self._starts[policy]
-
-    def _batch(
-        self,
-        sentences: list[Sequence[str]],
-        positions: np.ndarray,
-        table: Tensor,
-        rows: dict[str, int],
-        choice: LayerChoice,
-        policy: str,
-    ) -> Tensor:
-        longest = max(map(len, sentences)) + 2
-        if self._fast is not None:
-            flat = self._fast_batch(sentences, positions, table, rows, choice, policy, pad_to=longest)
-            return flat.unflatten(1, (len(sentences), longest))  # (K, B, T, D)
-        index = np.zeros((len(sentences), longest), dtype=np.int64)  # (B, T); row 0 of the table begins a sentence
-        mask = np.zeros((len(sentences), longest), dtype=bool)  # (B, T)
-        for row, sentence in enumerate(sentences):
-            index[row, 1 : len(sentence) + 1] = [rows[token] for token in sentence]
-            index[row, len(sentence) + 1] = 1  # row 1 ends it
-            mask[row, : len(sentence) + 2] = True
-        device = table.device
-        inside = None if mask.all() else torch.from_numpy(mask).to(device)
+        """Chosen layers (K, B, T, D) of sentences of table rows, boundaries included."""
+        longest, device = max(map(len, batch)), table.device
+        index = np.zeros((len(batch), longest), dtype=np.int64)  # (B, T)
+        mask = np.zeros((len(batch), longest), dtype=bool)  # (B, T)
+        for row, sentence in enumerate(batch):
+            index[row, : len(sentence)] = sentence
+            mask[row, : len(sentence)] = True
+        valid = None if mask.all() else torch.from_numpy(mask).to(device)
         tokens = table[torch.from_numpy(index).to(device)]  # (B, T, P)
-        if inside is not None:
-            tokens = tokens * inside[:, :, None]
+        if valid is not None:
+            tokens = tokens * valid[:, :, None]
         where = torch.from_numpy(positions).to(device)
-        result, after = sweep(self._model, tokens, inside, self.initial(policy, where), choice)
+        initial = self.initial_states.rows(policy, where)
+        layers, after = run_in_chunks(self.model, tokens, valid, initial, layer_choice)
         if policy == "carry":
-            self.carried.keep(after, where)
-        return result  # (K, B, T, D)
+            self.carried.store(after, where)
+        return layers
+
+
+class PlainWordEncoder:
+    """Implements `WordEncoder` with the model's token encoder."""
+
+    def __init__(self, model: BiLM, indexer: Indexer) -> None:
+        self._model, self._indexer = model, indexer
+
+    def encode_boundaries(self) -> list[Tensor]:
+        return self._encode(np.stack([self._indexer.begin, self._indexer.end]))
+
+    def encode_words(self, words: list[str]) -> list[Tensor]:
+        # words of similar length together: the network convolves the columns of the longest word of a call
+        order = sorted(range(len(words)), key=lambda i: len(words[i]))
+        vectors = [torch.empty(0)] * len(words)
+        for start in range(0, len(order), WORDS_PER_CALL):
+            group = order[start : start + WORDS_PER_CALL]
+            encoded = self._encode(token_rows(self._indexer, [words[i] for i in group]))
+            for i, vector in zip(group, encoded, strict=True):
+                vectors[i] = vector
+        return vectors
+
+    def stack(self, vectors: list[Tensor]) -> Tensor:
+        return torch.stack(vectors)
+
+    def _encode(self, rows: np.ndarray) -> list[Tensor]:
+        device = next(self._model.parameters()).device
+        return list(token_vectors(self._model, torch.from_numpy(rows).to(device)).unbind())  # N of (P,)
+
+
+def token_vectors(model: BiLM, ids: Tensor) -> Tensor:
+    """Token vectors (N, P) of rows of ids (N, W); on CUDA the convolutions run in a kernel where there is one."""
+    kind = ids.device.type
+    dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else next(model.parameters()).dtype
+    vectors: Tensor = model.token_encoder(ids, find_strongest_windows(model, ids.device, dtype))
+    return vectors
+
+
+def run_in_chunks(
+    model: BiLM, tokens: Tensor, mask: Tensor | None, state: State, layer_choice: LayerChoice
+) -> tuple[Tensor, State]:
+    """Chosen layers (K, B, T, D) of token vectors (B, T, P), and the state after the batch. No mask: all are valid.
+
+    The two directions do not depend on each other, so each runs over the tokens in chunks, with its state carried from
+    chunk to chunk. The result is the same as without chunks; a long document needs memory for its result and one chunk.
+    """
+    B, T, P = tokens.shape
+    result = tokens.new_empty(len(layer_choice.matrix), B, T, P * len(model.stacks))  # (K, B, T, D)
+    step = max(1, CHUNK_TOKENS // max(B, 1))
+    starts = range(0, T, step)
+    states_after = []
+    for r, stack in enumerate(model.stacks):
+        state_r = State(state.h[r], state.c[r])
+        for start in reversed(starts) if r == 1 else starts:
+            chunk = slice(start, min(start + step, T))
+            chunk_mask = None if mask is None else mask[:, chunk]
+            contextual, state_r = stack(tokens[:, chunk], chunk_mask, state_r, reverse=r == 1)  # (L, B, t, P)
+            layers = torch.cat([tokens[None, :, chunk], contextual])  # (L+1, B, t, P)
+            result[:, :, chunk, r * P : (r + 1) * P] = layer_choice.apply(layers)
+        states_after.append(state_r)
+    return result, State(torch.stack([s.h for s in states_after]), torch.stack([s.c for s in states_after]))
+
+
+def warm_state(model: BiLM, indexer: Indexer) -> State:
+    """The state (R, L, 1, ·) after the warm-up text, from zero; it does not depend on what was embedded before."""
+    state, layer_choice = model.zero_state(1), choose_layers("top", model.config.num_layers)
+    sentences = [text.split() for text in WARM_UP_TEXT]
+    table, rows = WordCache(PlainWordEncoder(model, indexer), indexer, capacity=0).table(sentences)
+    for sentence in sentences:
+        index = torch.tensor([0, *(rows[token] for token in sentence), 1], device=table.device)
+        _, state = run_in_chunks(model, table[index][None], None, state, layer_choice)
+    return state

@@ -1,6 +1,6 @@
-"""Tokens to rows of a table of word vectors, millions a second: one dictionary, and new words noted on the way.
+"""Lookup from tokens to rows of a table of word vectors, at millions of tokens per second, for the CUDA executor.
 
-What `words` is for the plain path, for the CUDA twin: the vectors stay on the GPU, the host knows only their rows.
+It does what `word_cache` does for the other executors. The vectors stay on the GPU; the host stores only their rows.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ import numpy as np
 from elmo.text.indexer import Indexer, token_rows
 
 FIRST_ROW = 2  # rows 0 and 1 are the boundaries
-_LONGEST_KEY = 64  # longer tokens are known by their row of ids, so that keys cannot fill the memory
+_LONGEST_KEY = 64  # characters; a longer token is stored under its row of ids, so that keys do not fill the memory
 
 
 class WordRows:
-    """The row of each word seen since the last `clear`, numbered as they come."""
+    """The row of each word since the last `clear`, numbered in order of appearance."""
 
     def __init__(self, indexer: Indexer) -> None:
         self._indexer = indexer
@@ -27,31 +27,31 @@ class WordRows:
         return len(self._rows)
 
     def clear(self) -> None:
-        """Forgets all words."""
+        """Discards all words."""
         self._rows = _Rows(self._indexer)
 
     def number(self, sentences: Sequence[Sequence[str]], lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Rows (N,) int32 of all tokens, and the ids (new, W) of the words not seen before, in the order of their rows.
+        """Rows (N,) int32 of all tokens, and the ids (new, W) of the new words, in the order of their rows.
 
-        The first of the new words has row FIRST_ROW + what `len` was before.
+        The first new word has row FIRST_ROW + the number of words before the call.
         """
         tokens = chain.from_iterable(sentences)
-        # a known word never leaves C: the dictionary asks __missing__ for new ones only
+        # the lookup of a stored word stays in C: the dictionary calls __missing__ for new words only
         rows = np.fromiter(map(self._rows.__getitem__, tokens), dtype=np.int32, count=int(lengths.sum()))
-        fresh, self._rows.fresh = self._rows.fresh, []
-        return rows, token_rows(self._indexer, fresh)
+        new_words, self._rows.new_words = self._rows.new_words, []
+        return rows, token_rows(self._indexer, new_words)
 
 
 class _Rows(dict[str | bytes, int]):
     def __init__(self, indexer: Indexer) -> None:
         super().__init__()
         self._indexer = indexer
-        self.fresh: list[str] = []
+        self.new_words: list[str] = []
 
     def __missing__(self, token: str) -> int:
         key = token if len(token) <= _LONGEST_KEY else self._indexer.row(token).tobytes()
         row = self.get(key)
         if row is None:
             row = self[key] = len(self) + FIRST_ROW
-            self.fresh.append(token)
+            self.new_words.append(token)
         return row

@@ -1,1 +1,1 @@
-"""The biLM on the CPU: compiled kernels (C++ in this folder) and a version in PyTorch alone."""
+"""The biLM on the CPU: compiled kernels (C++ in this folder) and an implementation in PyTorch only."""

@@ -1,36 +1,36 @@
-"""The C side of the CPU kernels (cpu/*.h) as Python sees it: functions, structures field by field, packed matrices.
+"""The C interface of the compiled CPU kernels in ctypes: functions, structures field by field, packed matrices.
 
-Between `build`, which makes the library, and `cpu_native`, which fills the structures.
+`build` makes the library that this module loads; `native` fills the structures.
 """
 
 from __future__ import annotations
 
 import ctypes
 import threading
+from collections.abc import Callable
 from ctypes import POINTER, Structure, c_float, c_int, c_int64, c_void_p
-from typing import Any
 
 from torch import Tensor
 
 from elmo.kernels.cpu.build import library
 
 DTYPES = {"float32": 0, "bfloat16": 1, "int8": 2}
-MANY_ROWS = 1000  # words or tokens whose work may take a second
+LONG_CALL_ROWS = 1000  # words or tokens; a call with more may take a second
 STATUS = {1: "out of memory", 2: "the dtype is not in this build", 3: "an unexpected failure", 4: "interrupted"}
 OUT_OF_RANGE = 5
 
 
 def load() -> ctypes.CDLL:
-    """The compiled library with its functions typed."""
-    found = library()
-    found.elmo_panel.restype = c_int64
-    found.elmo_pack.restype = c_void_p
-    found.elmo_pack.argtypes = [c_void_p, c_int64, c_int64, c_void_p, c_int64, c_int64]
-    found.elmo_drop.argtypes = [c_void_p]
-    found.elmo_bytes.restype = c_int64
-    found.elmo_bytes.argtypes = [c_void_p]
-    found.elmo_product.argtypes = [c_void_p, c_void_p, c_int64, c_void_p, c_int64]
-    return found
+    """The compiled library, with the types of its functions."""
+    kernels = library()
+    kernels.elmo_panel.restype = c_int64
+    kernels.elmo_pack.restype = c_void_p
+    kernels.elmo_pack.argtypes = [c_void_p, c_int64, c_int64, c_void_p, c_int64, c_int64]
+    kernels.elmo_drop.argtypes = [c_void_p]
+    kernels.elmo_bytes.restype = c_int64
+    kernels.elmo_bytes.argtypes = [c_void_p]
+    kernels.elmo_product.argtypes = [c_void_p, c_void_p, c_int64, c_void_p, c_int64]
+    return kernels
 
 
 def has_dtype(dtype: str) -> bool:
@@ -39,15 +39,15 @@ def has_dtype(dtype: str) -> bool:
 
 
 class PackedMatrix:
-    """One matrix in the library's memory, freed with this object, from weight (outputs, inputs) and bias (outputs,)."""
+    """One matrix in the library's memory, of weight (outputs, inputs) and bias (outputs,); freed with the object."""
 
     def __init__(self, weight: Tensor, bias: Tensor | None, dtype: int, gates: bool = False) -> None:
         weight = floats(weight)
         bias = None if bias is None else floats(bias)
         outputs, inputs = weight.shape
         self._library = load()
-        at = None if bias is None else bias.data_ptr()
-        self.pointer: int = self._library.elmo_pack(weight.data_ptr(), inputs, outputs, at, dtype, int(gates))
+        bias_pointer = None if bias is None else bias.data_ptr()
+        self.pointer: int = self._library.elmo_pack(weight.data_ptr(), inputs, outputs, bias_pointer, dtype, int(gates))
         if not self.pointer:
             raise MemoryError(f"no memory for a packed matrix of {outputs} x {inputs}")
 
@@ -56,24 +56,27 @@ class PackedMatrix:
             self._library.elmo_drop(self.pointer)
 
     def multiply(self, rows: Tensor, out: Tensor, repeats: int = 1) -> None:
-        """rows (M, inputs) times the matrix into out (M, outputs rounded up to whole panels), `repeats` times over."""
+        """Writes rows (M, inputs) times the matrix to out (M, outputs rounded up to whole panels), `repeats` times."""
         check(self._library.elmo_product(self.pointer, rows.data_ptr(), len(rows), out.data_ptr(), repeats))
 
 
 class LayerWeights(Structure):
-    """Of cpu/task.h."""
+    """`LayerWeights` of task.h, field by field."""
 
     _fields_ = [(name, c_void_p) for name in ("input", "recurrent", "projection")]
 
 
 class Convolution(Structure):
-    """Of cpu/encoder.h."""
+    """`Convolution` of encoder.h, field by field."""
 
-    _fields_ = [(name, c_void_p) for name in ("answers", "weights", "bias")] + [("width", c_int64), ("count", c_int64)]
+    _fields_ = [
+        *((name, c_void_p) for name in ("responses", "weights", "bias")),
+        ("width", c_int64), ("count", c_int64),
+    ]  # fmt: skip
 
 
 class Task(Structure):
-    """`Task` of cpu/task.h, field by field."""
+    """`Task` of task.h, field by field."""
 
     _fields_ = [
         ("layers", POINTER(LayerWeights)),
@@ -89,7 +92,7 @@ class Task(Structure):
 
 
 class Words(Structure):
-    """`Words` of cpu/encoder.h, field by field."""
+    """`Words` of encoder.h, field by field."""
 
     _fields_ = [
         ("ids", c_void_p), ("num_words", c_int64), ("columns", c_int64),
@@ -103,17 +106,17 @@ class Words(Structure):
 
 
 def floats(tensor: Tensor) -> Tensor:
-    """In memory as the library reads it."""
+    """The tensor in the layout that the library reads: float32 on the CPU, contiguous."""
     return tensor.detach().float().cpu().contiguous()
 
 
-def call(function: Any, task: Task | Words, num_rows: int, *owners: object) -> None:
-    """Runs a kernel. Long work is done beside the main thread, so that Ctrl-C is heard, and then ended early.
+def call(function: Callable[..., int], task: Task | Words, num_rows: int, *owners: object) -> None:
+    """Runs a kernel. A long call runs in a second thread, so that Ctrl-C reaches the main thread and ends it early.
 
-    `owners` are the objects whose memory the task points into: the thread holds them, for a signal may unwind the main
-    thread at any line, even before it knows that the other has started.
+    `owners` are the objects whose memory the task points to. The second thread holds references to them, because a
+    signal may unwind the main thread at any line, even before it knows that the second thread has started.
     """
-    if num_rows < MANY_ROWS or threading.current_thread() is not threading.main_thread():
+    if num_rows < LONG_CALL_ROWS or threading.current_thread() is not threading.main_thread():
         check(function(ctypes.byref(task)))
         return
     stop = c_int(0)
@@ -121,14 +124,14 @@ def call(function: Any, task: Task | Words, num_rows: int, *owners: object) -> N
     statuses: list[int] = []
     finished = threading.Event()
 
-    def work(*_: object) -> None:
+    def run(*_: object) -> None:
         try:
             statuses.append(function(ctypes.byref(task)))
         finally:
             finished.set()
 
     try:
-        threading.Thread(target=work, args=(stop, *owners)).start()  # no daemon: the interpreter waits for it
+        threading.Thread(target=run, args=(stop, *owners)).start()  # not a daemon: the interpreter waits for it
         finished.wait()
     except BaseException:
         stop.value = 1
@@ -137,6 +140,7 @@ def call(function: Any, task: Task | Words, num_rows: int, *owners: object) -> N
 
 
 def check(status: int) -> None:
+    """Raises the exception for a status that the library returned."""
     if status == OUT_OF_RANGE:
         raise IndexError("ids that the model does not have")
     if status:

@@ -1,8 +1,8 @@
 // The C functions that Python calls through ctypes, and the threads behind them.
 //
-// Threads are started for a call and joined before it returns: nothing spins, nothing survives a fork, and no more threads
-// run than the caller allows. A direction is one thread's work from beginning to end, unless there are more threads than
-// that or its weights are too large for the caches (see Plan).
+// Threads are started in a call and joined before it returns: no thread is left behind, nothing breaks after a fork, and
+// no more threads run than the caller allows. One thread computes one direction, unless there are more threads than
+// directions or the weights are too large for the caches (see Plan).
 #include <atomic>
 #include <functional>
 #include <memory>
@@ -15,30 +15,30 @@ namespace {
 
 using namespace elmo;
 
-constexpr long SHARED_CACHE = 32 << 20;  // bytes, of a few cores together, on most processors of today
+constexpr long SHARED_CACHE = 32 << 20;  // bytes, shared by a few cores, on most current processors
 
 enum Status { OK = 0, OUT_OF_MEMORY = 1, NOT_IN_THIS_BUILD = 2, FAILED = 3, INTERRUPTED = 4, OUT_OF_RANGE = 5 };
 
-// Runs every job on at most `num_threads` threads, this one included; the first failure is what is returned.
+// Runs every job on at most `num_threads` threads, including this one. Returns OK or the status of a failed job.
 int run_all(long num_jobs, long num_threads, const int* stop, const std::function<int(long)>& job) {
   std::atomic<long> next{0};
   std::atomic<int> status{OK};
   const auto work = [&] {
     for (long i; (i = next.fetch_add(1)) < num_jobs && status == OK && !stopped(stop);) {
-      int found = FAILED;
+      int result = FAILED;
       try {
-        found = job(i);
+        result = job(i);
       } catch (const std::bad_alloc&) {
-        found = OUT_OF_MEMORY;
+        result = OUT_OF_MEMORY;
       } catch (...) {
       }
-      if (found != OK) status = found;
+      if (result != OK) status = result;
     }
   };
   std::vector<std::thread> others;
   try {
     for (long i = 1; i < std::min(num_threads, num_jobs); i++) others.emplace_back(work);
-  } catch (...) {  // fewer threads than hoped for
+  } catch (...) {  // the system allows fewer threads
   }
   work();
   for (auto& thread : others) thread.join();
@@ -46,23 +46,23 @@ int run_all(long num_jobs, long num_threads, const int* stop, const std::functio
 }
 
 template <class T>
-bool within(const T* ids, long count, long low, long high) {
+bool in_range(const T* ids, long count, long low, long high) {
   bool fine = true;
   for (long i = 0; i < count; i++) fine &= low <= ids[i] && ids[i] < high;
   return fine;
 }
 
-// How the directions are shared out. Threads beyond one for each direction take other sentences, or where there are not
-// enough of those, other columns of the same products.
+// How the work is divided among threads. If there are more threads than directions, they take different sentences or, if
+// there are too few sentences, different columns of the same products.
 struct Plan {
-  long groups, members;  // of sentences; threads that work on a direction of a group together
-  bool in_turn;          // all threads on one direction after the other
+  long groups, members;  // groups of sentences; threads that compute one direction of a group together
+  bool in_turn;          // all threads compute one direction, then the next one
 };
 
 Plan make_plan(const Task& task) {
   const long directions = task.num_directions, threads = std::max<int64_t>(1, task.num_threads);
-  // Few rows wait for their weights. Those that all directions need at a step are read from the cache the cores share,
-  // while they fit in there; where only one direction's do, or not even those, one after the other is quicker.
+  // With few rows, the time is spent on reading weights. If the weights that all directions need in one step fit in the
+  // cache that the cores share, the directions run at the same time. Otherwise one direction after the other is faster.
   const LayerWeights& layer = task.layers[0];
   const long words = layer.recurrent->words.size() + (layer.projection ? layer.projection->words.size() : 0);
   const bool few = task.num_sentences <= TILE_ROWS, large = directions * words * long(sizeof(Word)) > SHARED_CACHE;
@@ -76,14 +76,14 @@ int stream_all(const Task& task) {
   const Plan plan = make_plan(task);
   const long directions = task.num_directions, count = directions * plan.groups;
   std::vector<std::unique_ptr<Stream<D>>> streams(count);
-  std::vector<Phase> making(count);
-  const auto work_on = [&](long i) -> int {
-    making[i].share(1, [&](long) {  // by whoever comes first
+  std::vector<Phase> constructions(count);
+  const auto run_stream = [&](long i) -> int {
+    constructions[i].share(1, [&](long) {  // by the first thread
       try {
         std::vector<long> sentences;
         for (long s = i / directions; s < task.num_sentences; s += plan.groups) sentences.push_back(s);
         streams[i].reset(new Stream<D>(task, i % directions, sentences, plan.members));
-      } catch (...) {  // the others must not wait for it
+      } catch (...) {  // the status below reports it; the other threads must not wait
       }
     });
     if (!streams[i]) return OUT_OF_MEMORY;
@@ -91,9 +91,9 @@ int stream_all(const Task& task) {
     return OK;
   };
   return run_all(plan.in_turn ? plan.members : count * plan.members, task.num_threads, task.stop, [&](long job) -> int {
-    if (!plan.in_turn) return work_on(job % count);
+    if (!plan.in_turn) return run_stream(job % count);
     int status = OK;
-    for (long i = 0; i < count && status == OK; i++) status = work_on(i);
+    for (long i = 0; i < count && status == OK; i++) status = run_stream(i);
     return status;
   });
 }
@@ -102,7 +102,7 @@ int stream_all(const Task& task) {
 
 extern "C" {
 
-// Bits: 1 the processor runs this build, 2 it has bfloat16 products, 4 it has 8-bit products.
+// Bits: 1 = the processor can run this build, 2 = it has bfloat16 products, 4 = it has 8-bit products.
 int elmo_supports() {
   __builtin_cpu_init();
 #if defined(__AVX512F__)
@@ -140,7 +140,7 @@ int64_t elmo_bytes(const void* matrix) { return static_cast<const Matrix*>(matri
 
 int elmo_contextualize(const Task* task) {
   const long num_tokens = task->offsets[task->num_sentences];
-  if (!within(task->tokens, num_tokens, 0, task->num_words) || !within(task->places, num_tokens, -1, task->out_rows))
+  if (!in_range(task->tokens, num_tokens, 0, task->num_words) || !in_range(task->places, num_tokens, -1, task->out_rows))
     return OUT_OF_RANGE;
   int status = NOT_IN_THIS_BUILD;
   with_dtype(int(task->dtype), [&](auto type) { status = stream_all<decltype(type)>(*task); });
@@ -149,24 +149,24 @@ int elmo_contextualize(const Task* task) {
 
 int elmo_encode(const Words* task) {
   const long threads = std::max<int64_t>(1, task->num_threads);
-  if (!within(task->ids, task->num_words * task->columns, 0, task->num_filters ? task->num_chars : 0)) return OUT_OF_RANGE;
+  if (!in_range(task->ids, task->num_words * task->columns, 0, task->num_filters ? task->num_chars : 0)) return OUT_OF_RANGE;
   std::unique_ptr<Encoder> encoder;
-  const int made = run_all(1, 1, nullptr, [&](long) -> int {
+  const int status = run_all(1, 1, nullptr, [&](long) -> int {
     encoder.reset(new Encoder(*task));
     return OK;
   });
-  if (made != OK) return made;
+  if (status != OK) return status;
   return run_all(threads, threads, task->stop, [&](long) -> int {
     encoder->run();
     return OK;
   });
 }
 
-// One product of given rows (M, inputs) for tests and measurements: out (M, outputs padded to panels).
+// One product of rows (M, inputs), for tests and measurements: out (M, outputs padded to panels).
 int elmo_product(const void* matrix, const float* rows, int64_t num_rows, float* out, int64_t repeats) {
   const Matrix& m = *static_cast<const Matrix*>(matrix);
   return run_all(1, 1, nullptr, [&](long) -> int {
-    const bool known = with_dtype(m.dtype, [&](auto type) {
+    const bool has_dtype = with_dtype(m.dtype, [&](auto type) {
       using D = decltype(type);
       const long words = row_words(m.dtype, m.inputs);
       Array<Word> converted(num_rows * words);
@@ -178,7 +178,7 @@ int elmo_product(const void* matrix, const float* rows, int64_t num_rows, float*
       for (long i = 0; i < repeats; i++)
         product<D>(converted.data(), words, num_rows, m, scales.data(), out, m.outputs, PANEL);
     });
-    return known ? OK : NOT_IN_THIS_BUILD;
+    return has_dtype ? OK : NOT_IN_THIS_BUILD;
   });
 }
 

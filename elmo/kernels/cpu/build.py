@@ -1,11 +1,10 @@
-"""The C++ kernels as a shared library: found in the cache, or compiled into it by the machine's own compiler.
+"""Build of the C++ kernels as a shared library, compiled once by the machine's own compiler and cached.
 
-    $ELMO_HOME/kernels/<level>-<digest>/kernels.so     ELMO_HOME is elmo/ in $XDG_CACHE_HOME or ~/.cache if not set
+    $ELMO_HOME/kernels/<level>-<digest>/kernels.so     without ELMO_HOME: elmo/ in $XDG_CACHE_HOME or ~/.cache
 
-The digest covers sources and flags, so a new version never meets an old library; the level names the instructions it
-was built for, so machines that share a home folder do not meet each other's. The library needs no headers but the
-compiler's own: it is called through ctypes, whatever version of torch is installed. Compiling takes a few seconds,
-once, and is logged.
+The digest covers sources and flags, so a new version never loads an old library. The level names the instruction set,
+so machines that share a home folder use different libraries. The library needs only the compiler's own headers: it is
+called through ctypes and works with every version of torch. Compiling takes a few seconds and is logged.
 """
 
 from __future__ import annotations
@@ -30,48 +29,48 @@ log = logging.getLogger(__name__)
 
 SOURCES = Path(__file__).parent
 COMPILERS = ("g++", "c++", "clang++")
-# no contraction and no fast-math: a row's numbers must not depend on which tile it was computed in
+# no contraction and no fast-math, because the values of a row must not depend on the tile in which it is computed
 FLAGS = ("-O3", "-std=c++17", "-shared", "-fPIC", "-pthread", "-ffp-contract=off", "-fno-math-errno")
 AVX2 = ("avx2", "fma")
 AVX512 = (*AVX2, "avx512f", "avx512bw", "avx512dq", "avx512vl")
-MORE = {"avx512_bf16": "avx512bf16", "avx512_vnni": "avx512vnni"}  # the system's name -> the compiler's
-SECONDS_TO_COMPILE = 300
+AVX512_EXTRAS = {"avx512_bf16": "avx512bf16", "avx512_vnni": "avx512vnni"}  # name in /proc/cpuinfo -> compiler flag
+COMPILE_TIMEOUT = 300  # seconds
 _lock = threading.Lock()
 
 
 class CannotBuild(Exception):
-    """Why this machine has no compiled kernels, in one line."""
+    """This machine cannot have compiled kernels; the message is the reason, in one line."""
 
 
 @dataclass(frozen=True)
 class Level:
-    """The vector instructions to compile for."""
+    """The set of vector instructions to compile for."""
 
     name: str  # avx512+bf16+vnni, avx512, avx2
     flags: tuple[str, ...]
 
 
 def library() -> ctypes.CDLL:
-    """The kernels for this processor, compiled first if the cache does not hold them."""
+    """The kernels for this processor; compiles them if they are not in the cache."""
     with _lock:
         return _load(processor_level())
 
 
 def processor_level() -> Level:
-    """The best level this processor has; ELMO_KERNELS=avx2 takes no better one."""
+    """The best level of this processor; with ELMO_KERNELS=avx2 at most AVX2."""
     if platform.machine().lower() not in ("x86_64", "amd64"):
         raise CannotBuild(f"there are kernels for x86-64 only, and this is {platform.machine()}")
-    have = _processor_flags()
-    if have.issuperset(AVX512) and os.environ.get("ELMO_KERNELS", "").lower() != "avx2":
-        more = [flag for name, flag in MORE.items() if name in have]
-        return Level("+".join(["avx512", *(flag.removeprefix("avx512") for flag in more)]), (*AVX512, *more))
-    if have.issuperset(AVX2):
+    processor_flags = _processor_flags()
+    if processor_flags.issuperset(AVX512) and os.environ.get("ELMO_KERNELS", "").lower() != "avx2":
+        extras = [flag for name, flag in AVX512_EXTRAS.items() if name in processor_flags]
+        return Level("+".join(["avx512", *(flag.removeprefix("avx512") for flag in extras)]), (*AVX512, *extras))
+    if processor_flags.issuperset(AVX2):
         return Level("avx2", AVX2)
     raise CannotBuild("the processor has neither AVX-512 nor AVX2")
 
 
 def library_path(level: Level) -> Path:
-    """Where the library for this level is, or will be."""
+    """The path of the library for this level, compiled or not."""
     digest = hashlib.sha256()
     for source in sorted([*SOURCES.glob("*.h"), *SOURCES.glob("*.cpp")]):
         digest.update(source.read_bytes())
@@ -80,10 +79,10 @@ def library_path(level: Level) -> Path:
 
 
 def cache_folder() -> Path:
-    """The folder of compiled kernels; nothing is made here."""
+    """The folder of compiled kernels. It is not created here."""
     home = cache_home()
-    if home is None or not home.parent.parent.exists():  # ~/.cache may be made, a home folder not
-        raise CannotBuild("there is no home folder to keep compiled kernels in; set ELMO_HOME")
+    if home is None or not home.parent.parent.exists():  # ~/.cache may be created, a home folder may not
+        raise CannotBuild("there is no home folder for compiled kernels; set ELMO_HOME")
     return home / "kernels"
 
 
@@ -94,22 +93,22 @@ def _load(level: Level) -> ctypes.CDLL:
         _compile(level, path)
     _check_owner(path)
     try:
-        found = ctypes.CDLL(str(path))
+        kernels = ctypes.CDLL(str(path))
     except OSError as error:
         raise CannotBuild(f"{path} cannot be loaded ({error})") from error
-    if not found.elmo_supports() & 1:
+    if not kernels.elmo_supports() & 1:
         raise CannotBuild(f"this processor lacks the instructions of {level.name}")
-    return found
+    return kernels
 
 
 def _compile(level: Level, path: Path) -> None:
     compiler = find_compiler()
     command = [compiler, *FLAGS, *(f"-m{flag}" for flag in level.flags), str(SOURCES / "bilm.cpp"), "-o"]
-    log.warning("compiling CPU kernels (%s) into %s, once; ELMO_KERNELS=torch does without", level.name, path.parent)
+    log.warning("compiling CPU kernels (%s) into %s, once; ELMO_KERNELS=torch avoids it", level.name, path.parent)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with atomic_file(path) as partial:  # processes that do this at once make the same file: the last one stays
-            done = subprocess.run([*command, str(partial)], capture_output=True, text=True, timeout=SECONDS_TO_COMPILE)
+        with atomic_file(path) as partial:  # processes that compile at the same time write the same file
+            done = subprocess.run([*command, str(partial)], capture_output=True, text=True, timeout=COMPILE_TIMEOUT)
             if done.returncode:
                 raise CannotBuild(f"{compiler} failed: {_first_error(done.stderr)}")
             partial.chmod(0o755)
@@ -120,15 +119,15 @@ def _compile(level: Level, path: Path) -> None:
 def find_compiler() -> str:
     """The machine's C++ compiler."""
     for name in (os.environ.get("CXX"), *COMPILERS):
-        if name and (found := shutil.which(name)):
-            return found
+        if name and (path := shutil.which(name)):
+            return path
     raise CannotBuild(f"no C++ compiler was found (looked for $CXX, {', '.join(COMPILERS)})")
 
 
 def _check_owner(path: Path) -> None:
-    # code is loaded from here: refuse what someone else could have put there
-    found = path.stat()
-    if found.st_uid not in (os.getuid(), 0) or found.st_mode & stat.S_IWOTH:
+    # the library is code that this process runs: refuse a file that another user could have written
+    status = path.stat()
+    if status.st_uid not in (os.getuid(), 0) or status.st_mode & stat.S_IWOTH:
         raise CannotBuild(f"{path} belongs to another user or can be written by everyone")
 
 

@@ -1,9 +1,9 @@
-// The token layer for many distinct words: character convolutions, the best window, highways, projection.
+// The token encoder for many distinct words: character convolutions with max-pooling, highway layers, projection.
 //
-// There are few characters, so a filter's answer to a window is a sum of table entries, one for each character and place
-// in the window: additions only. Where a model has too many characters for that, a convolution is a product whose rows
-// overlap: window q starts q character vectors into the word. Windows beyond a word's last character all see the same
-// padding, so one of them is enough. Convolutions are float32 whatever the dtype.
+// There are few characters, so a filter's response to a window is a sum of table entries, one per character and position
+// in the window: additions only. If a model has too many characters for such a table, a convolution is a matrix product
+// whose rows overlap: window q starts q character vectors into the word. All windows after a word's last character see
+// the same padding, so one of them is enough. Convolutions are float32 in every dtype.
 #pragma once
 #include "matrix.h"
 #include "team.h"
@@ -11,7 +11,7 @@
 namespace elmo {
 
 struct Convolution {
-  const float* answers;   // (panels, width, characters + 1, PANEL): each character's share; null: use weights
+  const float* responses; // (panels, width, characters + 1, PANEL): the response to each character; null: use weights
   const Matrix* weights;  // width * E -> count, float32
   const float* bias;      // (panels, PANEL)
   int64_t width, count;
@@ -20,11 +20,11 @@ struct Convolution {
 struct Words {
   const int32_t* ids;  // (N, columns), 0 = padding
   int64_t num_words, columns;
-  const float* features;  // (N, feature_dim), put before the characters' features; null: none
+  const float* features;  // (N, feature_dim), concatenated before the character features; null: none
   int64_t feature_dim;
 
-  const float* char_table;  // (characters + 1, E), row 0 zero; null: the convolutions have answers
-  int64_t num_chars, char_dim;  // num_chars counts row 0
+  const float* char_table;  // (characters + 1, E), row 0 zero; null: the convolutions have responses
+  int64_t num_chars, char_dim;  // num_chars includes row 0
   const Convolution* convolutions;
   int64_t num_convolutions, num_filters;
   int64_t tanh;                   // 0: relu
@@ -34,20 +34,20 @@ struct Words {
   int64_t out_dim;
   float* out;  // (N, P)
   int64_t num_threads;
-  const int* stop;  // set by the caller to end early; null: never
+  const int* stop;  // the caller sets it to end early; null: never
 };
 
-constexpr long WORDS_AT_ONCE = 96;  // of a thread
+constexpr long WORDS_PER_THREAD = 96;  // in one chunk
 
-// One for all threads: they share a product's columns, not the words, so that each weight is read once and few words
-// fill whole tiles. Every thread calls `run`.
+// One encoder for all threads, and every thread calls `run`. The threads divide the columns of a product, not the words:
+// each weight is read once, and a few words already fill whole tiles.
 class Encoder {
  public:
   explicit Encoder(const Words& task)
       : task_(task), threads_(std::max<int64_t>(1, task.num_threads)), F_(task.num_filters) {
-    most_ = std::min<long>(task.num_words, threads_ * WORDS_AT_ONCE);
+    most_ = std::min<long>(task.num_words, threads_ * WORDS_PER_THREAD);
     num_chunks_ = most_ ? (task.num_words + most_ - 1) / most_ : 0;
-    phases_ = std::vector<Phase>(num_chunks_ * phases_of_a_chunk());
+    phases_ = std::vector<Phase>(num_chunks_ * phases_per_chunk());
     width_ = round_up(F_, PANEL);
     const long dim = std::max(width_, round_up(task.feature_dim + F_, 64));
     stride_ = round_up(dim, 64) + ROW_GAP;
@@ -63,7 +63,7 @@ class Encoder {
   void run() {
     for (long chunk = 0; chunk < num_chunks_ && !stopped(task_.stop); chunk++) {
       const long begin = chunk * most_, n = std::min(most_, task_.num_words - begin);
-      Phase* phase = phases_.data() + chunk * phases_of_a_chunk();
+      Phase* phase = phases_.data() + chunk * phases_per_chunk();
       if (F_) {
         phase++->share(n, [&](long i) { read_word(begin, i); });
         convolve(*phase++, begin, n);
@@ -79,7 +79,7 @@ class Encoder {
   }
 
  private:
-  long phases_of_a_chunk() const { return 4 + 2 * task_.num_highways; }
+  long phases_per_chunk() const { return 4 + 2 * task_.num_highways; }
 
   void read_word(long begin, long i) {
     const long C = task_.columns, E = task_.char_dim;
@@ -89,7 +89,7 @@ class Encoder {
         std::memcpy(chars_.data() + (i * C + q) * E, task_.char_table + ids[q] * E, E * sizeof(float));
     long used = C;
     while (used > 0 && ids[used - 1] == ids[C - 1]) used--;
-    windows_[i] = used + 1;  // that can differ: up to the last character, and one of padding alone
+    windows_[i] = used + 1;  // windows that can differ: up to the last character, and one that is all padding
     std::memset(x_.data() + i * stride_ + F_, 0, (stride_ - F_) * sizeof(float));
   }
 
@@ -97,38 +97,38 @@ class Encoder {
     long panels = 0;
     for (long f = 0; f < task_.num_convolutions; f++) panels += round_up(task_.convolutions[f].count, PANEL) / PANEL;
     phase.share(panels, [&](long left) {
-      long f = task_.num_convolutions - 1, base = F_ - task_.convolutions[f].count;  // the widest first: they take longest
+      long f = task_.num_convolutions - 1, base = F_ - task_.convolutions[f].count;  // the widest first: they take the longest
       for (long p; left >= (p = round_up(task_.convolutions[f].count, PANEL) / PANEL); left -= p)
         base -= task_.convolutions[--f].count;
       const Convolution& convolution = task_.convolutions[f];
       for (long i = 0; i < n; i++) {
         const long C = task_.columns, count = std::min(windows_[i], C - convolution.width + 1);
-        Floats best[4];
-        for (int j = 0; j < 4; j++) best[j] = all(-INFINITY);
-        if (convolution.answers)
-          best_sums(convolution, left, task_.ids + (begin + i) * C, count, best);
+        Floats maxima[4];
+        for (int j = 0; j < 4; j++) maxima[j] = all(-INFINITY);
+        if (convolution.responses)
+          max_of_sums(convolution, left, task_.ids + (begin + i) * C, count, maxima);
         else
-          best_products(convolution, left, chars_.data() + i * C * task_.char_dim, count, best);
-        put_filters(convolution, left, best, x_.data() + i * stride_ + base);
+          max_of_products(convolution, left, chars_.data() + i * C * task_.char_dim, count, maxima);
+        store_filters(convolution, left, maxima, x_.data() + i * stride_ + base);
       }
     });
   }
 
-  void best_sums(const Convolution& convolution, long p, const int32_t* ids, long count, Floats (&best)[4]) const {
+  void max_of_sums(const Convolution& convolution, long p, const int32_t* ids, long count, Floats (&maxima)[4]) const {
     const long V = task_.num_chars;
-    const float* answers = convolution.answers + p * convolution.width * V * PANEL;
+    const float* responses = convolution.responses + p * convolution.width * V * PANEL;
     for (long q = 0; q < count; q++) {
       Floats sums[4];
-      for (int j = 0; j < 4; j++) sums[j] = load(answers + ids[q] * PANEL + j * LANES);
+      for (int j = 0; j < 4; j++) sums[j] = load(responses + ids[q] * PANEL + j * LANES);
       for (long k = 1; k < convolution.width; k++) {
-        const float* share = answers + (k * V + ids[q + k]) * PANEL;
-        for (int j = 0; j < 4; j++) sums[j] = add(sums[j], load(share + j * LANES));
+        const float* response = responses + (k * V + ids[q + k]) * PANEL;
+        for (int j = 0; j < 4; j++) sums[j] = add(sums[j], load(response + j * LANES));
       }
-      for (int j = 0; j < 4; j++) best[j] = max(best[j], sums[j]);
+      for (int j = 0; j < 4; j++) maxima[j] = max(maxima[j], sums[j]);
     }
   }
 
-  void best_products(const Convolution& convolution, long p, const float* chars, long count, Floats (&best)[4]) const {
+  void max_of_products(const Convolution& convolution, long p, const float* chars, long count, Floats (&maxima)[4]) const {
     const Matrix& weights = *convolution.weights;
     const long E = task_.char_dim;
     in_tiles(0, count, [&](auto rows, long q) __attribute__((always_inline)) {
@@ -139,15 +139,15 @@ class Encoder {
 #pragma GCC unroll 8
       for (int r = 0; r < ROWS; r++)
 #pragma GCC unroll 4
-        for (int j = 0; j < 4; j++) best[j] = max(best[j], sums[r][j]);
+        for (int j = 0; j < 4; j++) maxima[j] = max(maxima[j], sums[r][j]);
     });
   }
 
-  void put_filters(const Convolution& convolution, long p, const Floats (&best)[4], float* to) const {
+  void store_filters(const Convolution& convolution, long p, const Floats (&maxima)[4], float* to) const {
     for (int j = 0; j < 4; j++) {
       const long column = p * PANEL + j * LANES, left = convolution.count - column;
       if (left <= 0) break;
-      const Floats v = add(best[j], load(convolution.bias + column));
+      const Floats v = add(maxima[j], load(convolution.bias + column));
       alignas(64) float lanes[LANES];
       store(lanes, task_.tanh ? tanh(v) : max(all(0.0f), v));
       std::memcpy(to + column, lanes, std::min<long>(left, LANES) * sizeof(float));
@@ -155,7 +155,7 @@ class Encoder {
   }
 
   void highway(Phase& phase, const Matrix& weights, long n) {
-    const long half = width_ / PANEL;  // panels of the transform; as many of the carry follow
+    const long half = width_ / PANEL;  // panels of the transform; those of the carry gate follow
     in_blocks(phase, half, n, [&](long first, long last, long p, long end) {
       times(weights, first, last, both_.data(), p, end);
       times(weights, first, last, both_.data(), half + p, half + end);
@@ -172,7 +172,7 @@ class Encoder {
     });
   }
 
-  // Features before the characters', and then whatever comes last.
+  // Adds the word features before the character features; converts the row for the projection, or writes it out.
   void finish_word(long begin, long i) {
     const long dim = task_.feature_dim;
     float* x = x_.data() + i * stride_;
@@ -195,7 +195,7 @@ class Encoder {
     });
   }
 
-  // work(first word, last, first panel, last) for blocks of words and panels: some for each thread to choose from.
+  // Calls work(first word, last word, first panel, last panel) for blocks of words and panels, several per thread.
   template <class Work>
   void in_blocks(Phase& phase, long panels, long n, Work work) const {
     const long blocks = (n + CACHE_ROWS - 1) / CACHE_ROWS, rows = (n + blocks - 1) / blocks;

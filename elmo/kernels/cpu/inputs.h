@@ -1,4 +1,4 @@
-// The first layer's input products: made once for each distinct word, however often it occurs.
+// Cache of the first layer's input products: computed once per distinct word.
 #pragma once
 #include <vector>
 
@@ -6,29 +6,29 @@
 
 namespace elmo {
 
-// The input's share of the gates for words of the table, computed when first needed and kept while there is room.
+// The input part of the gates for words of the table, computed at first use; all are evicted when the cache is full.
 template <class D>
 class InputProducts {
  public:
-  InputProducts(const Matrix& weights, const float* table, long num_words, long capacity, long at_once)
+  InputProducts(const Matrix& weights, const float* table, long num_words, long capacity, long words_per_call)
       : weights_(weights), table_(table), capacity_(capacity), where_(num_words, -1) {
     products_.reserve(capacity * weights.outputs);
-    const long most = std::min(capacity, std::max(at_once, CACHE_ROWS));
+    const long most = std::min(capacity, std::max(words_per_call, CACHE_ROWS));
     missing_.reserve(most);
     rows_.reserve(most * row_words(weights.dtype, weights.inputs));
     scales_.reserve(most);
     padded_.resize(round_up(weights.inputs, 64));
   }
 
-  // Makes room for what `next()` names until it returns -1; `must` of them are needed now, the rest are words to come,
-  // taken along while a product has room for more rows.
+  // Assigns cache rows to the words that `next()` returns, until it returns -1. The first `must` words are needed now.
+  // The others are needed later; they are added while the product has room for more rows.
   template <class Next>
   void prepare(long must, Next next) {
     missing_.clear();
-    if (capacity_ < long(where_.size()) && used_ + must > capacity_) forget();
+    if (capacity_ < long(where_.size()) && used_ + must > capacity_) evict_all();
     for (long seen = 0;; seen++) {
-      const long word = next(), found = missing_.size();
-      if (word < 0 || (seen >= must && (found == 0 || found >= CACHE_ROWS || used_ == capacity_))) break;
+      const long word = next(), count = missing_.size();
+      if (word < 0 || (seen >= must && (count == 0 || count >= CACHE_ROWS || used_ == capacity_))) break;
       if (where_[word] >= 0) continue;
       where_[word] = used_++;
       missing_.push_back(word);
@@ -40,7 +40,7 @@ class InputProducts {
     }
   }
 
-  // Of what was prepared, the columns of panels begin <= p < end.
+  // Computes the panels begin <= p < end of the words that `prepare` has added.
   void compute(long begin, long end) {
     if (missing_.empty()) return;
     product<D>(rows_.data(), row_words(weights_.dtype, weights_.inputs), missing_.size(), weights_, scales_.data(),
@@ -51,7 +51,7 @@ class InputProducts {
   long panel_stride() const { return capacity_ * PANEL; }
 
  private:
-  void forget() {
+  void evict_all() {
     std::fill(where_.begin(), where_.end(), -1);
     used_ = 0;
   }

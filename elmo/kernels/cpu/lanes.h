@@ -1,7 +1,7 @@
-// The processor's vector registers behind a dozen short names, so that the kernels above read as arithmetic.
+// Short names for vector instructions, so that the kernels read like arithmetic.
 //
-// Two builds of the same kernels: 16 lanes (AVX-512) and 8 lanes (AVX2). No contraction, no reassociation (see
-// build.py's flags): every result is a fixed chain of operations, the same whatever rows are computed beside it.
+// There are two builds of the same kernels: 16 lanes (AVX-512) and 8 lanes (AVX2). The compiler neither contracts nor
+// reorders operations (see the flags in build.py), so the result of a row does not depend on the other rows.
 #pragma once
 #include <immintrin.h>
 
@@ -26,8 +26,8 @@ ELMO_INLINE Floats sub(Floats a, Floats b) { return _mm512_sub_ps(a, b); }
 ELMO_INLINE Floats mul(Floats a, Floats b) { return _mm512_mul_ps(a, b); }
 ELMO_INLINE Floats div(Floats a, Floats b) { return _mm512_div_ps(a, b); }
 ELMO_INLINE Floats fma(Floats a, Floats b, Floats c) { return _mm512_fmadd_ps(a, b, c); }
-ELMO_INLINE Floats min(Floats a, Floats b) { return _mm512_min_ps(a, b); }  // b where either is NaN
-ELMO_INLINE Floats max(Floats a, Floats b) { return _mm512_max_ps(a, b); }  // b where either is NaN
+ELMO_INLINE Floats min(Floats a, Floats b) { return _mm512_min_ps(a, b); }  // b if either is NaN
+ELMO_INLINE Floats max(Floats a, Floats b) { return _mm512_max_ps(a, b); }  // b if either is NaN
 ELMO_INLINE Floats nearest(Floats a) { return _mm512_roundscale_ps(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
 ELMO_INLINE Floats times_power_of_two(Floats a, Floats n) { return _mm512_scalef_ps(a, n); }
 ELMO_INLINE float largest(Floats a) { return _mm512_reduce_max_ps(a); }
@@ -37,7 +37,7 @@ ELMO_INLINE Floats absolute(Floats a) { return _mm512_abs_ps(a); }
 
 using Floats = __m256;
 constexpr int LANES = 8;
-constexpr int TILE_ROWS = 3;  // 12 of 16 registers hold sums; weights come from the first cache
+constexpr int TILE_ROWS = 3;  // 12 of 16 registers hold sums; weights are read from the L1 cache
 
 ELMO_INLINE Floats load(const float* p) { return _mm256_loadu_ps(p); }
 ELMO_INLINE void store(float* p, Floats v) { _mm256_storeu_ps(p, v); }
@@ -58,9 +58,9 @@ ELMO_INLINE Floats times_power_of_two(Floats a, Floats n) {
 ELMO_INLINE float largest(Floats a) {
   alignas(32) float each[8];
   _mm256_store_ps(each, a);
-  float most = each[0];
-  for (int i = 1; i < 8; i++) most = each[i] > most ? each[i] : most;
-  return most;
+  float maximum = each[0];
+  for (int i = 1; i < 8; i++) maximum = each[i] > maximum ? each[i] : maximum;
+  return maximum;
 }
 ELMO_INLINE Floats absolute(Floats a) { return _mm256_andnot_ps(_mm256_set1_ps(-0.0f), a); }
 
@@ -68,16 +68,16 @@ ELMO_INLINE Floats absolute(Floats a) { return _mm256_andnot_ps(_mm256_set1_ps(-
 #error "build with AVX2 and FMA, or AVX-512F"
 #endif
 
-constexpr int PANEL = 4 * LANES;  // columns of a product computed together
+constexpr int PANEL = 4 * LANES;  // columns of a product that are computed together
 
 ELMO_INLINE Floats clip(Floats x, float limit) { return min(all(limit), max(all(-limit), x)); }  // NaN stays NaN
 
-// 2^y for y <= 40 (larger y give 2^40), relative error under 1e-7; 0 far below. NaN stays NaN.
+// 2^y for y <= 40 (larger y give 2^40), with a relative error below 1e-7; very small y give 0. NaN stays NaN.
 ELMO_INLINE Floats exp2(Floats y) {
   y = min(all(40.0f), y);
   const Floats whole = nearest(y);
   const Floats r = sub(y, whole);  // exact, in [-1/2, 1/2]
-  Floats p = all(1.326472232e-3f);   // near-minimax of degree 5, exactly 1 at 0
+  Floats p = all(1.326472232e-3f);   // polynomial of degree 5, near minimax, exactly 1 at 0
   p = fma(p, r, all(9.671512989e-3f));
   p = fma(p, r, all(5.550733759e-2f));
   p = fma(p, r, all(2.402224208e-1f));

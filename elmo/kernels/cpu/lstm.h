@@ -1,12 +1,12 @@
-// Projected LSTM layers of one direction over many sentences: nothing is padded and no row knows its neighbours.
+// Projected LSTM layers of one direction over many sentences, without padding; rows are independent of each other.
 //
-// Sentences are queued end to end in a fixed number of slots (slots.h). A step advances every slot by one token; where a
-// slot comes to its next sentence, its memory is set to that sentence's initial state. Steps are taken in chunks of about
-// CACHE_ROWS tokens: a chunk passes through all layers before the next one begins, so memory stays small and the layers'
-// input products have enough rows to be quick.
+// Sentences are queued end to end in a fixed number of slots (slots.h). A step advances every slot by one token. When a
+// slot reaches its next sentence, its state is set to the initial state of that sentence. Steps are grouped in chunks of
+// about CACHE_ROWS tokens. A chunk runs through all layers before the next chunk, so memory stays small and the input
+// products of the layers have enough rows to be fast.
 //
-// Several threads may take the same steps together, sharing out each product's columns (team.h): every thread calls
-// `run`, and what is not a product is done by one of them.
+// Several threads may compute the same steps together and divide the columns of each product (team.h). Every thread calls
+// `run`; what is not a product is done by one of them.
 #pragma once
 #include <memory>
 
@@ -16,8 +16,8 @@
 
 namespace elmo {
 
-// c = sigmoid(f) c + sigmoid(i) tanh(j) and h = sigmoid(o) tanh(c), each over one common denominator: a division costs
-// as much as an exponential, and five of them as much as a tenth of a small model's products.
+// c = sigmoid(f) c + sigmoid(i) tanh(j) and h = sigmoid(o) tanh(c), each with one common denominator, because a division
+// costs as much as an exponential, and five divisions cost a tenth of the products of a small model.
 ELMO_INLINE Floats cell_step(Floats i, Floats j, Floats f, Floats o, Floats& c, float cell_clip) {
   const Floats one = all(1.0f);
   const Floats a = add(one, exp2(mul(all(-LOG2_E), i)));  // sigmoid(i) = 1 / a
@@ -36,7 +36,7 @@ class Stream {
  public:
   Stream(const Task& task, long direction, const std::vector<long>& sentences, long members)
       : task_(task), direction_(direction), members_(members), P_(task.proj_dim), H_(task.cell_dim), L_(task.num_layers) {
-    slots_ = queue_sentences(task, direction, sentences);  // the fullest first, so the rows at work are the first ones
+    slots_ = queue_sentences(task, direction, sentences);  // most tokens first, so the active slots are the first ones
     S_ = slots_.size();
     width_ = round_up(P_, 64);
     panels_ = round_up(H_, LANES) / LANES;
@@ -53,7 +53,7 @@ class Stream {
     h_.resize(S_ * width_);
     padded_.resize(width_);
     inputs_.resize(S_);
-    top_ = task.final_h ? L_ : highest_wanted();
+    top_ = task.final_h ? L_ : highest_used_layer();
     if (S_) plan();
   }
 
@@ -67,10 +67,10 @@ class Stream {
 
  private:
   struct Chunk {
-    long begin, end, rows;  // steps, and the tokens in them
+    long begin, end, rows;  // first and last step, and the number of tokens
   };
 
-  // What every thread must know alike, and memory for it: nothing is allocated after this.
+  // Plans the chunks and allocates all memory before the threads start.
   void plan() {
     const long longest = slots_[0].size();
     long tokens = 0;
@@ -98,14 +98,14 @@ class Stream {
     }
   }
 
-  // By one of the threads.
+  // Calls work() on one of the threads.
   template <class Work>
   void once(Phase*& phase, Work work) {
     if (members_ == 1) work();
     else phase++->share(1, [&](long) { work(); });
   }
 
-  // work(begin, end) of all panels, shared out.
+  // Calls work(begin, end) for all panels, divided among the threads.
   template <class Work>
   void in_panels(Phase*& phase, long panels, Work work) {
     if (members_ == 1) {
@@ -116,7 +116,7 @@ class Stream {
     phase++->share(pieces, [&](long i) { work(i * panels / pieces, (i + 1) * panels / pieces); });
   }
 
-  long highest_wanted() const {
+  long highest_used_layer() const {
     long top = 0;
     for (long k = 0; k < task_.num_mixes; k++)
       for (long l = 0; l <= L_; l++)
@@ -124,7 +124,7 @@ class Stream {
     return top;
   }
 
-  long active(long t) const {  // slots that still have a token at step t: the first ones
+  long active(long t) const {  // number of slots that have a token at step t; they are the first ones
     long low = 0, high = S_;
     while (low < high) {
       const long middle = (low + high) / 2;
@@ -158,7 +158,7 @@ class Stream {
     once(phase, [&] {
       if (top_ == 0) read_words(chunk);
       for (long t = chunk.begin; t < chunk.end; t++)
-        for (long s = 0, n = active(t); s < n; s++) hand_out(slots_[s][t].token, starts_[t] + s);
+        for (long s = 0, n = active(t); s < n; s++) write_result(slots_[s][t].token, starts_[t] + s);
     });
   }
 
@@ -221,31 +221,31 @@ class Stream {
     }
   }
 
-  // One panel's gates for ROWS slots, and what follows from them while they are still in the first cache.
+  // The gates of one panel for ROWS slots, and the cells from them while they are still in the L1 cache.
   template <int ROWS>
   void gates(long layer, const LayerWeights& w, long p, long s, long input_stride) {
     typename D::Sum sums[ROWS][4];
     clear<D, ROWS>(sums);
     multiply<D, ROWS>(hidden_[layer]->data() + s * h_words_, h_words_, w.recurrent->panel(p), w.recurrent->steps, sums);
-    alignas(64) float kept[ROWS][4][LANES];
+    alignas(64) float stored[ROWS][4][LANES];
 #pragma GCC unroll 8
     for (int r = 0; r < ROWS; r++)
 #pragma GCC unroll 4
-      for (int j = 0; j < 4; j++) D::keep(kept[r][j], sums[r][j]);
-    finish(layer, w, p, s, ROWS, &kept[0][0][0], input_stride);
+      for (int j = 0; j < 4; j++) D::save(stored[r][j], sums[r][j]);
+    finish(layer, w, p, s, ROWS, &stored[0][0][0], input_stride);
   }
 
-  // Apart from `gates`, or the compiler keeps the sums in memory during the product as well.
-  __attribute__((noinline)) void finish(long layer, const LayerWeights& w, long p, long s, int rows, const float* kept,
+  // Separate from `gates`, because otherwise the compiler keeps the sums in memory during the product, too.
+  __attribute__((noinline)) void finish(long layer, const LayerWeights& w, long p, long s, int rows, const float* stored,
                                         long input_stride) {
     float* c = cells_[layer]->data() + (p * S_ + s) * LANES;
     const float* row_scales = scales_[layer]->data() + s;
-    for (int r = 0; r < rows; r++, c += LANES, kept += 4 * LANES) {
+    for (int r = 0; r < rows; r++, c += LANES, stored += 4 * LANES) {
       const float* x = inputs_[s + r] + p * input_stride;
       Floats g[4];
 #pragma GCC unroll 4
       for (int j = 0; j < 4; j++) {
-        const typename D::Sum sum = D::partial(kept + j * LANES);
+        const typename D::Sum sum = D::partial(stored + j * LANES);
         g[j] = add(D::value(sum, *w.recurrent, p * PANEL + j * LANES, row_scales[r]), load(x + j * LANES));
       }
       Floats cell = load(c);
@@ -274,7 +274,7 @@ class Stream {
 
   float& cell(long layer, long s, long i) { return (*cells_[layer])[(i / LANES * S_ + s) * LANES + i % LANES]; }
 
-  void hand_out(long token, long row) {
+  void write_result(long token, long row) {
     const long place = task_.places[token];
     if (place < 0) return;
     for (long k = 0; k < task_.num_mixes; k++) {
@@ -283,36 +283,36 @@ class Stream {
       bool empty = true;
       for (long l = 0; l <= top_; l++) {
         const float* from = output(l, row);
-        const float by = weight[l];
-        if (by == 0.0f) continue;
-        if (empty && by == 1.0f) std::memcpy(out, from, P_ * sizeof(float));
-        else if (empty) for (long i = 0; i < P_; i++) out[i] = by * from[i];
-        else for (long i = 0; i < P_; i++) out[i] += by * from[i];
+        const float w = weight[l];
+        if (w == 0.0f) continue;
+        if (empty && w == 1.0f) std::memcpy(out, from, P_ * sizeof(float));
+        else if (empty) for (long i = 0; i < P_; i++) out[i] = w * from[i];
+        else for (long i = 0; i < P_; i++) out[i] += w * from[i];
         empty = false;
       }
       if (empty) std::memset(out, 0, P_ * sizeof(float));
     }
   }
 
-  static constexpr long PIECES = 4;  // of a product, for each thread: one that is held up leaves the others more
+  static constexpr long PIECES = 4;  // per thread and product: if one thread is slow, the others take more
   const Task& task_;
   const long direction_, members_, P_, H_, L_;
   long S_, width_, panels_, h_words_, cell_words_, top_, chunk_rows_ = 0;
   std::vector<std::vector<Visit>> slots_;
   std::vector<Chunk> chunks_;
-  std::vector<long> starts_;                            // of each step, its first row in its chunk
-  std::vector<Phase> phases_;                           // of all chunks; none: one thread
-  std::vector<std::unique_ptr<Array<float>>> cells_;    // a layer: (panels, S, LANES)
-  std::vector<std::unique_ptr<Array<Word>>> hidden_;    // a layer: (S, words of P)
-  std::vector<std::unique_ptr<Array<float>>> scales_;   // a layer: (S), of its hidden rows
-  std::unique_ptr<InputProducts<D>> first_;             // the first layer's
-  Array<float> above_;                                  // a later layer's, (panels, rows, PANEL)
-  Array<Word> below_;                                   // its input rows
+  std::vector<long> starts_;                            // per step: its first row in its chunk
+  std::vector<Phase> phases_;                           // of all chunks; empty with one thread
+  std::vector<std::unique_ptr<Array<float>>> cells_;    // per layer: (panels, S, LANES)
+  std::vector<std::unique_ptr<Array<Word>>> hidden_;    // per layer: (S, words of P)
+  std::vector<std::unique_ptr<Array<float>>> scales_;   // per layer: (S), the scales of its hidden rows
+  std::unique_ptr<InputProducts<D>> first_;             // input products of the first layer
+  Array<float> above_;                                  // input products of a later layer, (panels, rows, PANEL)
+  Array<Word> below_;                                   // the input rows of that layer
   Array<float> below_scales_;
-  std::vector<const float*> inputs_;                    // of each slot, its input product's first panel
+  std::vector<const float*> inputs_;                    // per slot: the first panel of its input product
   Array<Word> cell_out_;                                // (S, words of H), before the projection
   Array<float> unit_scales_, h_, padded_;               // (S), (S, width), (width)
-  Array<float> outputs_;                                // (L + 1, rows, width), of a chunk
+  Array<float> outputs_;                                // (L + 1, rows, width) of one chunk
 };
 
 }  // namespace elmo

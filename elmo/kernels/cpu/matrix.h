@@ -1,7 +1,7 @@
-// Weights packed once for the registers, and the product that reads them: rows times matrix plus bias.
+// Weights packed for vector registers, and the product that reads them: rows times matrix plus bias.
 //
-// A matrix is cut into panels of 4 registers of columns. Within a panel, one step along the inputs is 4 consecutive
-// registers, so a product streams through memory in order. A "word" is 32 bits of inputs: one float, two bfloat16 or
+// A matrix is divided into panels; the columns of a panel fill 4 registers. Within a panel, one step along the inputs is
+// 4 consecutive registers, so a product reads memory in order. A "word" is 32 bits of inputs: one float, two bfloat16 or
 // four 8-bit integers.
 #pragma once
 #include <sys/mman.h>
@@ -17,11 +17,11 @@
 namespace elmo {
 
 using Word = uint32_t;
-constexpr long CACHE_STEPS = 512;   // of a panel, held in the second cache while rows pass by
-constexpr long CACHE_ROWS = 192;    // of the input, likewise
-constexpr long ROW_GAP = 16;        // words between rows of input, or power-of-two strides would share cache lines
+constexpr long CACHE_STEPS = 512;   // of a panel, kept in the L2 cache while all rows use it
+constexpr long CACHE_ROWS = 192;    // of the input, kept in the L2 cache as well
+constexpr long ROW_GAP = 16;        // words between rows of input: rows with a power-of-two stride would share cache lines
 
-// An array on large pages where the system has them: weights are streamed, and small pages cost a lookup every 4 KB.
+// An array on huge pages if the system has them, because with small pages streaming costs an address lookup every 4 KB.
 template <class T>
 class Array {
  public:
@@ -30,11 +30,11 @@ class Array {
   Array(const Array&) = delete;
   Array& operator=(const Array&) = delete;
 
-  void resize(long count) {  // all zero
+  void resize(long count) {  // sets all elements to zero
     reserve(count);
     std::memset(static_cast<void*>(data_), 0, count * sizeof(T));
   }
-  void reserve(long count) {  // contents are anything
+  void reserve(long count) {  // leaves the contents undefined
     std::free(data_);
     data_ = nullptr;
     count_ = count;
@@ -60,7 +60,7 @@ class Array {
   long count_ = 0;
 };
 
-// Whether the caller wants no more of this: it may set the flag from another thread at any time.
+// Whether the caller has asked to end early. It may set the flag from another thread at any time.
 inline bool stopped(const int* flag) { return flag && __atomic_load_n(flag, __ATOMIC_RELAXED); }
 
 enum Dtype { FLOAT32 = 0, BFLOAT16 = 1, INT8 = 2 };
@@ -71,14 +71,14 @@ struct Matrix {
   long steps;            // words along the inputs
   Array<Word> words;     // (panels, steps, PANEL)
   Array<float> bias;     // (outputs)
-  Array<float> scale;    // int8: what one unit of a column is worth
-  Array<int32_t> offset; // int8: what the inputs' zero point of 128 adds to a column's sum
+  Array<float> scale;    // int8: the value of one unit, per column
+  Array<int32_t> offset; // int8: what the zero point of the inputs, 128, adds to the sum, per column
 
   long panels() const { return outputs / PANEL; }
   const Word* panel(long p) const { return words.data() + p * steps * PANEL; }
 };
 
-// How each dtype turns floats into words, multiplies words, and turns sums back into floats.
+// For each dtype: how floats become words, how words are multiplied, and how sums become floats.
 struct Float32 {
   using Sum = Floats;
   using Operand = Floats;
@@ -89,7 +89,7 @@ struct Float32 {
   static ELMO_INLINE void dot(Operand a, Operand b, Sum& sum) { sum = fma(a, b, sum); }
   static ELMO_INLINE Floats value(Sum sum, const Matrix&, long, float) { return sum; }
   static ELMO_INLINE Sum partial(const float* p) { return load(p); }
-  static ELMO_INLINE void keep(float* p, Sum sum) { store(p, sum); }
+  static ELMO_INLINE void save(float* p, Sum sum) { store(p, sum); }
 
   static float convert(const float* x, long n, Word* words) {
     std::memcpy(words, x, n * sizeof(float));
@@ -112,9 +112,9 @@ struct BFloat16 {
   static ELMO_INLINE void dot(Operand a, Operand b, Sum& sum) { sum = _mm512_dpbf16_ps(sum, a, b); }
   static ELMO_INLINE Floats value(Sum sum, const Matrix&, long, float) { return sum; }
   static ELMO_INLINE Sum partial(const float* p) { return load(p); }
-  static ELMO_INLINE void keep(float* p, Sum sum) { store(p, sum); }
+  static ELMO_INLINE void save(float* p, Sum sum) { store(p, sum); }
 
-  static float convert(const float* x, long n, Word* words) {  // x is readable, and zero, to the next multiple of 32
+  static float convert(const float* x, long n, Word* words) {  // x must be readable, and zero, up to the next multiple of 32
     for (long k = 0; k < n; k += 32)
       _mm512_storeu_si512(words + k / 2, (__m512i)_mm512_cvtne2ps_pbh(load(x + k + 16), load(x + k)));
     return 1.0f;
@@ -129,7 +129,7 @@ struct BFloat16 {
 
 #if defined(__AVX512VNNI__)
 struct Int8 {
-  // not __m512i: it may alias anything, so the compiler would store the sums to memory at every step
+  // not __m512i: it may alias any type, so the compiler would store the sums to memory in every step
   typedef int32_t Sum __attribute__((vector_size(64)));
   using Operand = Sum;
   static constexpr int PER_WORD = 4;
@@ -144,18 +144,18 @@ struct Int8 {
     return mul(_mm512_cvtepi32_ps(whole), mul(load(m.scale.data() + column), all(row_scale)));
   }
   static ELMO_INLINE Sum partial(const float* p) { return (Sum)_mm512_loadu_si512(p); }
-  static ELMO_INLINE void keep(float* p, Sum sum) { _mm512_storeu_si512(p, (__m512i)sum); }
+  static ELMO_INLINE void save(float* p, Sum sum) { _mm512_storeu_si512(p, (__m512i)sum); }
 
-  static float convert(const float* x, long n, Word* words) {  // x is readable, and zero, to the next multiple of 16
-    Floats most = all(1e-12f);
-    for (long k = 0; k < n; k += LANES) most = max(most, absolute(load(x + k)));
-    const float scale = largest(most) / 127.0f;
+  static float convert(const float* x, long n, Word* words) {  // x must be readable, and zero, up to the next multiple of 16
+    Floats maximum = all(1e-12f);
+    for (long k = 0; k < n; k += LANES) maximum = max(maximum, absolute(load(x + k)));
+    const float scale = largest(maximum) / 127.0f;
     const Floats per_unit = all(1.0f / scale);
     for (long k = 0; k < n; k += LANES) quantize(mul(load(x + k), per_unit), words, k);
     return scale;
   }
   static ELMO_INLINE void convert_unit(Floats x, Word* words, long at) { quantize(mul(x, all(127.0f)), words, at); }
-  static constexpr float UNIT_SCALE = 1.0f / 127.0f;  // of values known to lie in [-1, 1]
+  static constexpr float UNIT_SCALE = 1.0f / 127.0f;  // of values in [-1, 1]
 
  private:
   static ELMO_INLINE void quantize(Floats units, Word* words, long at) {
@@ -171,7 +171,7 @@ inline long words_of(int dtype, long inputs) {
   return (inputs + per_word - 1) / per_word;
 }
 
-// Words from one row of input to the next: whole registers, and a gap.
+// The stride of input rows in words: whole registers and a gap.
 inline long row_words(int dtype, long inputs) { return words_of(dtype, round_up(inputs, 64)) + ROW_GAP; }
 
 inline uint16_t to_bfloat16(float x) {
@@ -181,8 +181,8 @@ inline uint16_t to_bfloat16(float x) {
   return uint16_t((bits + 0x7fff + ((bits >> 16) & 1)) >> 16);  // to nearest, ties to even
 }
 
-// weight is (outputs, inputs). With `gates`, the outputs are four gates of `outputs / 4` cells each, and a panel takes the
-// four gates of LANES cells: what one cell needs is then in registers at the same time.
+// weight is (outputs, inputs). With `gates`, the outputs are four gates of `outputs / 4` cells each, and a panel holds the
+// four gates of LANES cells, so that all values that a cell needs are in registers at the same time.
 inline Matrix* pack(const float* weight, long inputs, long outputs, const float* bias, int dtype, bool gates) {
   auto* m = new Matrix;
   m->dtype = dtype;
@@ -200,9 +200,9 @@ inline Matrix* pack(const float* weight, long inputs, long outputs, const float*
     const float* from = weight + n * inputs;
     Word* to = m->words.data() + column / PANEL * m->steps * PANEL + column % PANEL;
     if (bias) m->bias[column] = bias[n];
-    float most = 1e-12f;
-    for (long k = 0; k < inputs; k++) most = std::max(most, std::fabs(from[k]));
-    const float unit = most / 127.0f;
+    float maximum = 1e-12f;
+    for (long k = 0; k < inputs; k++) maximum = std::max(maximum, std::fabs(from[k]));
+    const float unit = maximum / 127.0f;
     m->scale[column] = unit;
     int32_t sum = 0;
     for (long k = 0; k < inputs; k++) {
@@ -227,8 +227,8 @@ struct Count {
   static constexpr int value = N;
 };
 
-// work(Count<rows>, first row) over [begin, end) in as few tiles as there can be, of like sizes: a tile of one row waits
-// for its weights, so seven rows are four and three, not six and one.
+// Calls work(Count<rows>, first row) for tiles of [begin, end): as few as possible, of similar size. A tile of one row is
+// slow because it waits for its weights, so seven rows are divided into four and three, not six and one.
 template <class Work>
 ELMO_INLINE void in_tiles(long begin, long end, Work work) {
   for (long tiles = (end - begin + TILE_ROWS - 1) / TILE_ROWS; tiles > 0; tiles--) {
@@ -248,7 +248,7 @@ ELMO_INLINE void in_tiles(long begin, long end, Work work) {
 }
 static_assert(TILE_ROWS == (LANES == 16 ? 6 : 3), "in_tiles has a case for each size of tile");
 
-// The heart: ROWS rows of input times `steps` steps of one panel, added to the sums in the order of the inputs.
+// The inner loop: ROWS rows of input times `steps` steps of one panel, added to the sums in the order of the inputs.
 template <class D, int ROWS>
 ELMO_INLINE void multiply(const Word* rows, long row_stride, const Word* panel, long steps, typename D::Sum (&sums)[ROWS][4]) {
   for (long k = 0; k < steps; k++, panel += PANEL) {
@@ -272,8 +272,8 @@ ELMO_INLINE void clear(typename D::Sum (&sums)[ROWS][4]) {
     for (int j = 0; j < 4; j++) sums[r][j] = D::zero();
 }
 
-// out[row * row_stride + panel * panel_stride + column] = rows times m plus bias, of panels begin <= p < end.
-// `scales`: of each row (int8).
+// out[row * row_stride + panel * panel_stride + column] = rows times m plus bias, for panels begin <= p < end.
+// `scales`: one per row (int8).
 template <class D>
 void product(const Word* rows, long row_words, long num_rows, const Matrix& m, const float* scales, float* out,
              long out_row_stride, long out_panel_stride, long begin, long end) {
@@ -306,7 +306,7 @@ void product(const Word* rows, long row_words, long num_rows, const Matrix& m, c
               if (ends)
                 store(to, add(D::value(sums[r][j], m, column, scale), load(m.bias.data() + column)));
               else
-                D::keep(to, sums[r][j]);
+                D::save(to, sums[r][j]);
             }
           }
         });
@@ -321,7 +321,7 @@ void product(const Word* rows, long row_words, long num_rows, const Matrix& m, c
   product<D>(rows, row_words, num_rows, m, scales, out, out_row_stride, out_panel_stride, 0, m.panels());
 }
 
-// Calls f with the type of the dtype, if this build has it; false otherwise.
+// Calls f with the type of the dtype and returns true; returns false if this build does not have the dtype.
 template <class F>
 bool with_dtype(int dtype, F f) {
   switch (dtype) {

@@ -1,8 +1,8 @@
-"""The biLM on the CPU through the compiled kernels (cpu/*.h): packed weights, and the two calls embedding needs.
+"""The biLM on the CPU through the compiled kernels (*.h in this folder): packed weights and two calls for inference.
 
-Twin of `token_encoder` and of the LSTM stacks in `elmo.model`, for inference. Sentences are streamed through slots
-without padding, and a token's numbers depend on its own sentence alone, bit for bit: every row is a fixed chain of
-operations, whatever is computed beside it and however many threads there are.
+It replaces `token_encoder` and the LSTM stacks of `elmo.model`. Sentences run in slots without padding. The values of a
+token depend on its own sentence only, bit for bit: each row is computed by a fixed sequence of operations, independent
+of the other rows and of the number of threads.
 """
 
 from __future__ import annotations
@@ -27,37 +27,43 @@ from elmo.kernels.cpu.abi import (
     has_dtype,
     load,
 )
-from elmo.kernels.cpu.request import Contextual, States, Work
+from elmo.kernels.cpu.request import CpuRequest, CpuResult, StateArrays
+from elmo.model.bilm import BiLM
+from elmo.model.lstm import LSTMStack, ProjectedLSTM
+from elmo.model.token_encoder import CharCNN, Highway, TokenEncoder
 
-NUM_SLOTS = 60  # sentences of a thread that advance together: a multiple of the kernels' tile
-INPUT_PRODUCT_BYTES = 64 << 20  # of words whose first product is remembered, a direction
-ANSWER_BYTES = 64 << 20  # of the convolutions' answers to single characters; 13 MB for the published models
+NUM_SLOTS = 60  # sentences per thread that advance together: a multiple of the kernels' tile
+INPUT_PRODUCT_BYTES = 64 << 20  # of the cached first-layer input products of words, per direction
+RESPONSE_BYTES = 64 << 20  # most memory for the filters' responses to single characters; published models need 13 MB
 
 
 class NativeBiLM:
-    """A biLM's weights packed for the kernels. They are copies: later changes of the model are not seen.
+    """A biLM's weights, packed for the kernels. The weights are copies: later changes of the model have no effect.
 
-    `dtype` is that of the products: float32, bfloat16, or int8 (LSTM products in 8 bits, highways in bfloat16 where the
-    processor has it). Convolutions, gates, cells and results are float32 always. A pickled copy packs anew.
+    `dtype` is that of the matrix products: float32, bfloat16, or int8 (8-bit products in the LSTMs, bfloat16 in the
+    highways if the processor has it). Convolutions, gates, cells and results are always float32. A pickled copy packs
+    the weights again.
     """
 
-    def __init__(self, model: Any, dtype: str = "float32") -> None:  # a BiLM; its package may import us, not we it
+    def __init__(self, model: BiLM, dtype: str = "float32") -> None:
         self.model = model
         self.dtype = dtype
         self._matrices: list[PackedMatrix] = []
-        self._kept: list[Tensor] = []  # memory that the kernels point into
+        self._buffers: list[Tensor] = []  # memory that the kernels have pointers to
         self._library = load()
         config = self.model.config
         self._lstm, self._directions = config.lstm, config.num_directions
         self._layers = (LayerWeights * (self._directions * self._lstm.num_layers))()
-        for d, stack in enumerate(self.model.stacks):
+        for r, stack in enumerate(self.model.stacks):
+            assert isinstance(stack, LSTMStack)
             for number, layer in enumerate(stack.layers):
-                self._layers[d * self._lstm.num_layers + number] = self._pack_layer(layer)
+                assert isinstance(layer, ProjectedLSTM)
+                self._layers[r * self._lstm.num_layers + number] = self._pack_layer(layer)
         shape = (self._directions, self._lstm.num_layers, 1)
-        self._zero = States(
+        self._zero = StateArrays(
             h=np.zeros((*shape, self._lstm.proj_dim), np.float32), c=np.zeros((*shape, self._lstm.cell_dim), np.float32)
         )
-        # what every call has in common: a call copies it and adds its own
+        # the fields that are the same in all calls: each call copies them and adds its own
         self._stacks = Task(
             layers=self._layers, num_directions=self._directions, num_layers=self._lstm.num_layers,
             proj_dim=self._lstm.proj_dim, cell_dim=self._lstm.cell_dim, dtype=DTYPES[self.dtype],
@@ -66,8 +72,17 @@ class NativeBiLM:
         )  # fmt: skip
         self._pack_encoder(self.model.token_encoder)
 
-    def __reduce__(self) -> tuple[type, tuple[Any, str]]:
+    def __reduce__(self) -> tuple[type, tuple[BiLM, str]]:
         return type(self), (self.model, self.dtype)
+
+    @staticmethod
+    def supports(model: BiLM) -> str | None:
+        """Why the kernels cannot compute this model; None: they can."""
+        chars = model.token_encoder.chars
+        if chars is None or chars.activation in (torch.relu, torch.tanh):
+            return None
+        name = getattr(chars.activation, "__name__", repr(chars.activation))
+        return f"the compiled kernels have the activations relu and tanh, and this model has {name}"
 
     @property
     def num_bytes(self) -> int:
@@ -75,7 +90,7 @@ class NativeBiLM:
         return sum(self._library.elmo_bytes(matrix.pointer) for matrix in self._matrices)
 
     def encode_rows(self, rows: np.ndarray) -> np.ndarray:
-        """Rows of ids (N, W) to token vectors (N, P), float32."""
+        """Token vectors (N, P) float32 of rows of ids (N, W)."""
         ids = np.ascontiguousarray(rows, dtype=np.int32)
         out = np.empty((len(ids), self._lstm.proj_dim), dtype=np.float32)  # (N, P)
         features = None
@@ -94,31 +109,32 @@ class NativeBiLM:
             raise IndexError(seen) from error
         return out
 
-    def contextualize(self, work: Work) -> Contextual:
-        """The wanted mixes of layers of every token of `work`, and, if asked for, the memory after each sentence."""
-        work.check(self._lstm.num_layers, self._lstm.proj_dim)
-        out = work.result(self._directions * self._lstm.proj_dim)  # (K, N, D)
-        initial = work.initial or self._zero
-        final = self._empty_state(work.num_sentences) if work.want_state else None
+    def contextualize(self, request: CpuRequest) -> CpuResult:
+        """The chosen layers of every token of the request and, on request, the state after each sentence."""
+        request.check(self._lstm.num_layers, self._lstm.proj_dim)
+        out = request.result(self._directions * self._lstm.proj_dim)  # (K, N, D)
+        initial = request.initial or self._zero
+        final = self._zero_states(request.num_sentences) if request.want_state else None
         row_bytes = 4 * self._lstm.cell_dim * 4
         threads = torch.get_num_threads()
         task = Task.from_buffer_copy(self._stacks)
-        task.table, task.num_words = work.table.ctypes.data, len(work.table)
-        task.tokens, task.offsets, task.places = (a.ctypes.data for a in (work.tokens, work.offsets, work.places))
-        task.num_sentences = work.num_sentences
+        task.table, task.num_words = request.table.ctypes.data, len(request.table)
+        arrays = (request.tokens, request.offsets, request.places)
+        task.tokens, task.offsets, task.places = (array.ctypes.data for array in arrays)
+        task.num_sentences = request.num_sentences
         if initial is not self._zero:
             task.initial_h, task.initial_c = initial.h.ctypes.data, initial.c.ctypes.data
             task.initial_rows = initial.h.shape[2]
         if final is not None:
             task.final_h, task.final_c = final.h.ctypes.data, final.c.ctypes.data
-        task.mix, task.num_mixes = work.mix.ctypes.data, len(work.mix)
+        task.mix, task.num_mixes = request.mix.ctypes.data, len(request.mix)
         task.out, task.out_rows = out.ctypes.data, out.shape[1]
         task.input_rows = INPUT_PRODUCT_BYTES // row_bytes // max(1, threads // self._directions)
         task.num_threads = threads
-        call(self._library.elmo_contextualize, task, len(work.tokens), self, work, initial, final, out)
-        return Contextual(out=out, state=final)
+        call(self._library.elmo_contextualize, task, len(request.tokens), self, request, initial, final, out)
+        return CpuResult(out=out, state=final)
 
-    def _pack_layer(self, layer: Any) -> LayerWeights:
+    def _pack_layer(self, layer: ProjectedLSTM) -> LayerWeights:
         P = self._lstm.proj_dim
         kernel = floats(layer.kernel)  # (2P, 4H)
         bias = floats(layer.bias).clone()  # (4H,)
@@ -130,9 +146,9 @@ class NativeBiLM:
             projection=None if layer.projection is None else self._pack(floats(layer.projection).T, None, dtype),
         )
 
-    def _pack_encoder(self, encoder: Any) -> None:
+    def _pack_encoder(self, encoder: TokenEncoder) -> None:
         dtype = DTYPES[self.dtype]
-        if self.dtype == "int8":  # highways feel 8 bits more than the LSTMs do
+        if self.dtype == "int8":  # highways lose more accuracy in 8 bits than LSTMs do
             dtype = DTYPES["bfloat16"] if has_dtype("bfloat16") else DTYPES["float32"]
         self._words: Tensor | None = encoder.words
         self._char_table: np.ndarray | None = None
@@ -140,16 +156,18 @@ class NativeBiLM:
         if encoder.chars is not None:
             chars = encoder.chars
             table = nn.functional.pad(floats(chars.table), (0, 0, 1, 0))  # (V + 1, E)
-            self._char_table = None if self._answers_fit(chars) else table.numpy()
+            self._char_table = None if self._responses_fit(chars) else table.numpy()
             self._convolutions = (Convolution * len(chars.convolutions))()
             for i, convolution in enumerate(chars.convolutions):
+                assert isinstance(convolution, nn.Conv1d)
                 self._convolutions[i] = self._pack_convolution(convolution, table)
-            self._highways = (c_void_p * len(chars.highways))(*(self._pack_highway(h, dtype) for h in chars.highways))
+            highways = [self._pack_highway(h, dtype) for h in chars.highways if isinstance(h, Highway)]
+            self._highways = (c_void_p * len(highways))(*highways)
             fields = {
                 "char_table": None if self._char_table is None else self._char_table.ctypes.data,
                 "num_chars": len(table), "char_dim": table.shape[1],
                 "convolutions": self._convolutions, "num_convolutions": len(self._convolutions),
-                "num_filters": sum(c.out_channels for c in chars.convolutions),
+                "num_filters": sum(c.count for c in self._convolutions),
                 "tanh": int(chars.activation is torch.tanh),
                 "highways": self._highways, "num_highways": len(self._highways),
             }  # fmt: skip
@@ -157,30 +175,31 @@ class NativeBiLM:
             fields["projection"] = self._pack(encoder.project.weight, encoder.project.bias, dtype)
         self._encoder = Words(out_dim=self._lstm.proj_dim, **fields)
 
-    def _answers_fit(self, chars: Any) -> bool:
-        weights = [convolution.weight for convolution in chars.convolutions]
-        return 4 * (len(chars.table) + 1) * sum(w.shape[0] * w.shape[2] for w in weights) <= ANSWER_BYTES
+    def _responses_fit(self, chars: CharCNN) -> bool:
+        sizes = [weight.shape[0] * weight.shape[2] for weight in chars.convolutions.parameters() if weight.dim() == 3]
+        return 4 * (len(chars.table) + 1) * sum(sizes) <= RESPONSE_BYTES
 
-    def _pack_convolution(self, convolution: Any, table: Tensor) -> Convolution:
+    def _pack_convolution(self, convolution: nn.Conv1d, table: Tensor) -> Convolution:
         weight, panel = floats(convolution.weight), self._library.elmo_panel()
         count, _, width = weight.shape  # (count, E, width)
         padding = -count % panel
+        assert convolution.bias is not None
         bias = nn.functional.pad(floats(convolution.bias), (0, padding))
-        self._kept.append(bias)
+        self._buffers.append(bias)
         packed = Convolution(bias=bias.data_ptr(), width=width, count=count)
         if self._char_table is None:
-            answers = torch.einsum("ve,cew->wvc", table, weight)  # (width, V + 1, count)
-            answers = nn.functional.pad(answers, (0, padding)).unflatten(2, (-1, panel))
-            answers = answers.permute(2, 0, 1, 3).contiguous()  # (panels, width, V + 1, panel)
-            self._kept.append(answers)
-            packed.answers = answers.data_ptr()
+            responses = torch.einsum("ve,cew->wvc", table, weight)  # (width, V + 1, count)
+            responses = nn.functional.pad(responses, (0, padding)).unflatten(2, (-1, panel))
+            responses = responses.permute(2, 0, 1, 3).contiguous()  # (panels, width, V + 1, panel)
+            self._buffers.append(responses)
+            packed.responses = responses.data_ptr()
         else:
             packed.weights = self._pack(weight.transpose(1, 2).flatten(1), None, DTYPES["float32"])
         return packed
 
-    def _pack_highway(self, highway: Any, dtype: int) -> int:
+    def _pack_highway(self, highway: Highway, dtype: int) -> int:
         F = highway.transform.out_features
-        padding = -F % self._library.elmo_panel()  # so that the carry begins at a panel of its own
+        padding = -F % self._library.elmo_panel()  # so that the carry gate begins at a panel of its own
         weight = torch.cat([floats(highway.transform.weight), torch.zeros(padding, F), floats(highway.carry.weight)])
         bias = torch.cat([floats(highway.transform.bias), torch.zeros(padding), floats(highway.carry.bias)])
         return self._pack(weight, bias, dtype)
@@ -192,14 +211,14 @@ class NativeBiLM:
 
     def _word_features(self, ids: np.ndarray) -> np.ndarray:
         assert self._words is not None
-        known = torch.from_numpy(ids.astype(np.int64))
-        # id 0 is nothing
-        vectors = floats(self._words)[(known - 1).clamp(min=0)] * (known > 0)[:, None]  # (N, word_dim)
+        word_ids = torch.from_numpy(ids.astype(np.int64))
+        # id 0 is padding: a zero vector
+        vectors = floats(self._words)[(word_ids - 1).clamp(min=0)] * (word_ids > 0)[:, None]  # (N, word_dim)
         return vectors.contiguous().numpy()
 
-    def _empty_state(self, num_sentences: int) -> States:
-        # of sentences without tokens, too: zero, and nobody's business
-        return States(*(np.repeat(part, num_sentences, axis=2) for part in (self._zero.h, self._zero.c)))
+    def _zero_states(self, num_sentences: int) -> StateArrays:
+        # sentences without tokens keep these zeros
+        return StateArrays(*(np.repeat(part, num_sentences, axis=2) for part in (self._zero.h, self._zero.c)))
 
 
 def _limit(clip: float | None) -> float:

@@ -1,6 +1,7 @@
-"""What embedding asks of a CPU twin: distinct words, sentences of them, where to start, what to hand out and where to.
+"""The request to a CPU implementation of the LSTM stacks, and its result: numpy arrays only.
 
-Both twins (`cpu_native`, `cpu_torch`) take one `Work` and give one `Contextual`, all in numpy.
+A request holds a table of word vectors, sentences of table rows, the initial states, the chosen layers and where the
+results go. `NativeBiLM` and `TorchBiLM` take a `CpuRequest` and return a `CpuResult`.
 """
 
 from __future__ import annotations
@@ -13,41 +14,41 @@ import numpy as np
 
 
 @dataclass(frozen=True)
-class States:
-    """Memory of LSTMs: h (directions, L, rows, P) and c (directions, L, rows, H), float32."""
+class StateArrays:
+    """LSTM states of R directions: h (R, L, rows, P) and c (R, L, rows, H), float32."""
 
     h: np.ndarray
     c: np.ndarray
 
 
 @dataclass(frozen=True)
-class Contextual:
-    """out (K, N, D): the K wanted vectors of every placed token; state: after each sentence, where it was asked for."""
+class CpuResult:
+    """out (K, N, D): the K chosen vectors of every token in the result; state: after each sentence, if requested."""
 
     out: np.ndarray
-    state: States | None
+    state: StateArrays | None
 
 
 @dataclass(frozen=True)
-class Work:
-    """Sentences over a table of word vectors. Made by `make_work`."""
+class CpuRequest:
+    """Sentences over a table of word vectors. `make_request` makes it."""
 
     table: np.ndarray  # (words, P) float32
-    tokens: np.ndarray  # (T,) int64: rows of the table, all sentences one after the other, boundaries included
-    offsets: np.ndarray  # (S + 1,) int64: where each sentence begins in tokens
-    places: np.ndarray  # (T,) int64: the row of `out` a token's vectors go to; -1: none
-    mix: np.ndarray  # (K, L + 1) float32: each row a weighting of a token's layers
+    tokens: np.ndarray  # (N,) int64: table rows of all sentences, concatenated
+    offsets: np.ndarray  # (S + 1,) int64: the first token of each sentence
+    places: np.ndarray  # (N,) int64: the row of `out` for each token's vectors; -1: none
+    mix: np.ndarray  # (K, L + 1) float32: each row holds one weight per layer
     num_places: int  # rows of `out`
-    initial: States | None  # of one row for all sentences, or one each; None: zero
+    initial: StateArrays | None  # one row for all sentences, or one row per sentence; None: zero
     want_state: bool
-    out: np.ndarray | None  # (K, num_places, D) float32, to be filled; None: a fresh one
+    out: np.ndarray | None  # (K, num_places, D) float32, filled by the implementation; None: it allocates one
 
     @property
     def num_sentences(self) -> int:
         return len(self.offsets) - 1
 
     def check(self, num_layers: int, proj_dim: int) -> None:
-        """Our own invariants, before pointers are handed to compiled code; that looks at tokens and places itself."""
+        """Checks types and shapes before compiled code gets pointers; that code checks `tokens` and `places` itself."""
         for part in (self.table, self.out, *((self.initial.h, self.initial.c) if self.initial else ())):
             assert part is None or (part.dtype == np.float32 and part.flags.c_contiguous)
         assert self.table.shape[1] == proj_dim
@@ -58,7 +59,7 @@ class Work:
             assert self.initial.h.shape[2] in (1, self.num_sentences)
 
     def result(self, dim: int) -> np.ndarray:
-        """The caller's array, or a fresh one: (K, N, D), zero where no token's vectors go."""
+        """The array for the result (K, num_places, D): `out` or a new one; zero where no token's vectors go."""
         shape = (len(self.mix), self.num_places, dim)
         has_gaps = np.count_nonzero(self.places >= 0) < self.num_places
         if self.out is None:
@@ -69,36 +70,37 @@ class Work:
         return self.out
 
 
-def make_work(
+def make_request(
     table: np.ndarray,
     sentences: Sequence[np.ndarray | Sequence[int]],
     mix: np.ndarray,
     *,
     boundaries: bool = False,
     pad_to: int | None = None,
-    initial: States | None = None,
+    initial: StateArrays | None = None,
     want_state: bool = False,
     out: np.ndarray | None = None,
-) -> Work:
-    """`sentences` are rows of the table (words, P), boundaries included. Results are laid one sentence after the other.
+) -> CpuRequest:
+    """A request for `sentences` of table rows; the result holds the sentences one after the other.
 
-    Without `boundaries`, a sentence's first and last token are read but not handed out. With `pad_to`, each sentence
-    takes so many rows of the result, the rest of them zero. A sentence of no tokens has no vectors and no state.
+    Without `boundaries`, the first and the last token of each sentence are read but are not in the result. With
+    `pad_to`, each sentence has that many rows in the result, zero after its end. A sentence without tokens has no
+    vectors and no state.
     """
     lengths = list(map(len, sentences))
     offsets = np.array([0, *itertools.accumulate(lengths)], dtype=np.int64)
     tokens = np.fromiter(itertools.chain.from_iterable(sentences), dtype=np.int64, count=sum(lengths))
     cut = 0 if boundaries else 1
-    if len(lengths) == 1:  # the shortest way, for those who wait for one sentence
+    if len(lengths) == 1:  # a short cut, for the latency of one sentence
         places, num_places = np.arange(-cut, lengths[0] - cut), max(lengths[0] - 2 * cut, 0)
         places[num_places + cut :] = -1
     else:
-        places, num_places = _places(np.array(lengths, dtype=np.int64), offsets, cut, pad_to)
+        places, num_places = _assign_places(np.array(lengths, dtype=np.int64), offsets, cut, pad_to)
     if pad_to is not None:
         num_places = len(sentences) * pad_to
     if initial is not None:
-        initial = States(*(np.ascontiguousarray(part, dtype=np.float32) for part in (initial.h, initial.c)))
-    return Work(
+        initial = StateArrays(*(np.ascontiguousarray(part, dtype=np.float32) for part in (initial.h, initial.c)))
+    return CpuRequest(
         table=np.ascontiguousarray(table, dtype=np.float32),
         tokens=tokens,
         offsets=offsets,
@@ -111,17 +113,17 @@ def make_work(
     )
 
 
-def _places(lengths: np.ndarray, offsets: np.ndarray, cut: int, pad_to: int | None) -> tuple[np.ndarray, int]:
-    """Each token's row of the result (T,), -1 for the first and last `cut` of a sentence; and how many have one."""
-    handed_out = np.ones(offsets[-1], dtype=bool)
+def _assign_places(lengths: np.ndarray, offsets: np.ndarray, cut: int, pad_to: int | None) -> tuple[np.ndarray, int]:
+    """The result row of each token (N,), -1 for the first and last `cut` tokens of a sentence; and the row count."""
+    in_result = np.ones(offsets[-1], dtype=bool)
     if cut:
         filled = lengths > 0
-        handed_out[offsets[:-1][filled]] = False
-        handed_out[offsets[1:][filled] - 1] = False
-    places = np.cumsum(handed_out, dtype=np.int64) - 1
+        in_result[offsets[:-1][filled]] = False
+        in_result[offsets[1:][filled] - 1] = False
+    places = np.cumsum(in_result, dtype=np.int64) - 1
     num_places = int(places[-1]) + 1 if len(places) else 0
     if pad_to is not None:
-        which = np.repeat(np.arange(len(lengths)), lengths)  # (T,), each token's sentence
-        places = which * pad_to + np.arange(len(places)) - offsets[which] - cut
-    places[~handed_out] = -1
+        sentence_of_token = np.repeat(np.arange(len(lengths)), lengths)  # (N,)
+        places = sentence_of_token * pad_to + np.arange(len(places)) - offsets[sentence_of_token] - cut
+    places[~in_result] = -1
     return places, num_places

@@ -1,4 +1,4 @@
-// Who runs where: sentences queued end to end in slots, the longest first to the emptiest.
+// The plan of a direction: sentences queued end to end in slots, longest first, each to the slot with the fewest tokens.
 #pragma once
 #include <algorithm>
 #include <queue>
@@ -13,7 +13,7 @@ struct Visit {
   long begins, ends;  // the sentence that begins or ends here, or -1
 };
 
-// What each slot visits, step by step, in a direction; slots that hold more come first.
+// The tokens that each slot reads, step by step, in one direction; slots with more tokens come first.
 inline std::vector<std::vector<Visit>> queue_sentences(const Task& task, long direction,
                                                        const std::vector<long>& sentences) {
   const auto length = [&](long s) { return task.offsets[s + 1] - task.offsets[s]; };

@@ -1,6 +1,6 @@
-"""Who runs where in the PyTorch twin: sentences queued end to end in slots, so that a step's rows are all real tokens.
+"""Plan of the PyTorch implementation: sentences queued in slots, so that every row of a step is a real token.
 
-The compiled twin plans the same way by itself (cpu/slots.h).
+The compiled kernels make the same plan in C++ (slots.h).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from elmo.kernels.packing import queue
 
 
 def by_step(marks: np.ndarray) -> dict[int, tuple[np.ndarray, np.ndarray]]:
-    """step -> slots and sentences, where (steps, slots) marks a sentence."""
+    """step -> (slots, sentences), for all entries of `marks` (steps, slots) that hold a sentence and not -1."""
     steps, slots = np.nonzero(marks >= 0)
     parts = np.split(np.arange(len(steps)), np.flatnonzero(np.diff(steps)) + 1) if len(steps) else []
     return {int(steps[part[0]]): (slots[part], marks[steps[part], slots[part]]) for part in parts}
@@ -20,17 +20,17 @@ def by_step(marks: np.ndarray) -> dict[int, tuple[np.ndarray, np.ndarray]]:
 def plan_slots(
     offsets: np.ndarray, num_slots: int, *, reverse: bool
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Sentences queued end to end in slots, the longest first to the emptiest slot, fullest slot first.
+    """Queues sentences end to end: the longest sentence goes first, always to the slot with the fewest tokens.
 
-    Gives, each (steps, slots): the token visited or -1, the sentence that begins there or -1, the one that ends or -1;
-    and (steps,) how many slots are still at work, which are the first ones.
+    Returns, each (steps, slots): the token that is read or -1, the sentence that begins or -1, the sentence that ends
+    or -1; and (steps,) the number of active slots. Slots are sorted by load, so the active slots are the first ones.
     """
     lengths = np.diff(offsets)
     queues, starts = queue(lengths, max(1, min(num_slots, int(np.count_nonzero(lengths)))))
     ends_at = starts + lengths
     loads = np.zeros(queues.max(initial=-1) + 1, dtype=np.int64)
     np.maximum.at(loads, queues[queues >= 0], ends_at[queues >= 0])
-    ranks = np.argsort(np.argsort(-loads, kind="stable"), kind="stable")  # a queue's slot: the fullest is first
+    ranks = np.argsort(np.argsort(-loads, kind="stable"), kind="stable")  # the slot of each queue: most tokens first
     steps = int(loads.max(initial=0))
     visits, begins, ends = (np.full((steps, len(loads)), -1, dtype=np.int64) for _ in range(3))
     for sentence in np.flatnonzero(queues >= 0):

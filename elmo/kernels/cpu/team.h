@@ -1,8 +1,8 @@
-// Several threads that go through the same phases of one job together.
+// A phase: work that several threads do together, divided into pieces.
 //
-// Each thread calls the same phases in the same order. What a phase has to do is taken piece by piece by whoever is free,
-// and a thread leaves a phase when all its pieces are done: a thread that starts late or is held up elsewhere is not
-// waited for, only the piece it holds is. Waiting is a short spin, then the processor is given away at every look.
+// All threads call the same phases in the same order. In a phase, each free thread takes the next piece, and leaves when
+// all pieces are done. So nobody waits for a thread that starts late or was suspended, unless it holds a piece. A waiting
+// thread spins for a short time and then yields the processor between checks.
 #pragma once
 #include <immintrin.h>
 #include <sched.h>
@@ -13,20 +13,20 @@ namespace elmo {
 
 class Phase {
  public:
-  // piece(i) for 0 <= i < count, each on one thread; must not throw, or the others would wait for ever.
+  // Calls piece(i) for 0 <= i < count, each on one thread. It must not throw, because the others would wait forever.
   template <class Piece>
   void share(long count, Piece piece) {
     for (long i; (i = next_.fetch_add(1, std::memory_order_relaxed)) < count;) {
       piece(i);
       done_.fetch_add(1, std::memory_order_release);
     }
-    for (long looks = 0; done_.load(std::memory_order_acquire) < count; looks++)
-      if (looks < SPINS) _mm_pause();
+    for (long checks = 0; done_.load(std::memory_order_acquire) < count; checks++)
+      if (checks < SPINS) _mm_pause();
       else sched_yield();
   }
 
  private:
-  static constexpr long SPINS = 1000;  // some ten microseconds
+  static constexpr long SPINS = 1000;  // about ten microseconds
   alignas(64) std::atomic<long> next_{0};
   alignas(64) std::atomic<long> done_{0};
 };

@@ -11,6 +11,7 @@ D = R * P.
 
 from __future__ import annotations
 
+import functools
 from collections import OrderedDict
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
@@ -19,8 +20,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from elmo.kernels.cuda.char_cnn import strongest_windows
 from elmo.kernels.cuda.layout import gather_inputs, make_layout, pool, scatter_outputs
 from elmo.kernels.cuda.steps import ChunkRunner, LayerWeights
+from elmo.kernels.cuda.supports import short_tokens
 from elmo.kernels.cuda.transfer import AsyncDownload, PendingTensor, upload
 from elmo.kernels.packing import pack
 
@@ -46,6 +49,9 @@ class CudaBiLM:
         )
         self._use_graphs = use_graphs
         is_cuda = self.device.type == "cuda"
+        self._strongest_windows = None
+        if is_cuda and short_tokens(model) is None:
+            self._strongest_windows = functools.partial(strongest_windows, dtype=self.dtype)
         self._compute_stream = torch.cuda.Stream(self.device) if is_cuda else None
         self._copy_stream = torch.cuda.Stream(self.device) if is_cuda else None
         with torch.inference_mode(), self.at_work():
@@ -69,7 +75,7 @@ class CudaBiLM:
             batch = np.ascontiguousarray(rows[begin : begin + ENCODER_BATCH], dtype=np.int32)
             (ids,) = upload([batch.reshape(-1)], self.device)
             target = table[first + begin : first + begin + len(batch)]
-            target.copy_(self.model.token_encoder(ids.view(batch.shape)))  # (n, P)
+            target.copy_(self.model.token_encoder(ids.view(batch.shape), self._strongest_windows))  # (n, P)
 
     @torch.inference_mode()
     def contextualize(

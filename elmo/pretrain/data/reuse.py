@@ -15,6 +15,7 @@ from elmo.files import sha256_file
 from elmo.pretrain.data.corpus import Source
 from elmo.pretrain.data.parallel import map_in_order
 from elmo.pretrain.data.prepared import MANIFEST, PreparedData, open_prepared, read_manifest
+from elmo.settings import changed_settings
 
 log = logging.getLogger(__name__)
 
@@ -51,9 +52,8 @@ def reuse(out: Path, sources: Sequence[Source], splits: np.ndarray, options: dic
         raise OutputError(f"{out} exists and is not prepared text.", "Choose another name or pass --overwrite.")
     old = read_manifest(out)
     differences = [
-        f"{name}: {old['options'].get(name)!r} then, {options.get(name)!r} now"
-        for name in sorted(options.keys() | old["options"].keys())
-        if old["options"].get(name) != options.get(name)
+        f"{name}: {before!r} then, {after!r} now"
+        for name, (before, after) in changed_settings(old["options"], options).items()
     ]
     if len(sources) != len(old["sources"]):
         differences.append(f"files: {len(old['sources'])} then, {len(sources)} now")

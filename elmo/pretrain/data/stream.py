@@ -17,6 +17,7 @@ import numpy as np
 from elmo.errors import ConfigError, DataError
 from elmo.pretrain.data.prepared import PreparedData
 from elmo.pretrain.data.row_layout import Rows, Segments
+from elmo.settings import changed_settings
 from elmo.text.batch import plan_batches
 
 
@@ -143,13 +144,9 @@ class ContinuousStream:
         mine = self._settings()
         same_rows = state["settings"]["rows"] == mine["rows"]
         ignored = {"rows"} if other_rows else set()
-        differences = [
-            f"{name}: {state['settings'].get(name)!r} then, {value!r} now"
-            for name, value in mine.items()
-            if state["settings"].get(name) != value and name not in ignored
-        ]
-        if differences:
-            raise ConfigError("The place in the text was saved by another run.", "\n  ".join(differences))
+        if changed := changed_settings(state["settings"], mine, ignore=ignored):
+            lines = [f"{name}: {before!r} then, {after!r} now" for name, (before, after) in changed.items()]
+            raise ConfigError("The place in the text was saved by another run.", "\n  ".join(lines))
         self.num_batches = state["num_batches"]
         self._forward.restore(state["forward"], with_rows=same_rows)
         self._backward.restore(state["backward"], with_rows=same_rows)

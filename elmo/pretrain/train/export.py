@@ -9,7 +9,6 @@ run/
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable
 from pathlib import Path
@@ -17,7 +16,6 @@ from typing import Any
 
 from torch import Tensor
 
-from elmo.files import atomic_file
 from elmo.model.bilm import BiLM
 from elmo.pretrain.config import RunConfig
 from elmo.pretrain.data.prepared import PreparedData
@@ -26,8 +24,9 @@ from elmo.pretrain.train.loop import TrainResult
 from elmo.pretrain.train.metrics_log import read_metrics
 from elmo.pretrain.train.perplexity import DEFINITION, Evaluator
 from elmo.pretrain.train.training_curve import draw_curves
+from elmo.records import make_record, write_record
 from elmo.weights.model_parts import ModelParts
-from elmo.weights.published import write_pair
+from elmo.weights.published import write_published
 from elmo.weights.store import save_store
 
 
@@ -74,12 +73,12 @@ def export(
     )
     save_store(out / "model", parts, overwrite=True)
     if model.config.head is None or model.config.head.kind == "softmax":
-        write_pair(out / "published", parts, overwrite=True)
+        write_published(out / "published", parts, overwrite=True)
     _draw_curves(out)
-    with atomic_file(out / "report.json") as partial:
-        partial.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+    record = make_record("training", report)
+    write_record(out / "report.json", record)
     print_status(f"model: {out / 'model'}")
-    return report
+    return record
 
 
 def _draw_curves(out: Path) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from elmo.kernels.api import find_kernel
+from elmo.kernels.api import SampledCrossEntropy
 from elmo.model.head import AdaptiveHead, SoftmaxHead
 from elmo.pretrain.train.sampler import Sample, expected_count
 
@@ -20,12 +20,19 @@ MAX_LOGITS = 1 << 26  # logits per block of the full softmax: 256 MB in float32
 
 
 def sampled_softmax_loss(
-    head: SoftmaxHead, hidden: Tensor, targets: Tensor, sample: Sample, *, sparse: bool = False
+    head: SoftmaxHead,
+    hidden: Tensor,
+    targets: Tensor,
+    sample: Sample,
+    *,
+    sparse: bool = False,
+    fused: SampledCrossEntropy | None = None,
 ) -> Tensor:
     """Cross entropy of each true word against the sampled words, with logits corrected by log expected counts.
 
     A sampled word that equals the true word of a row is excluded from that row. With `sparse`, the gradient of the
-    softmax weight is a sparse tensor of the rows that were read.
+    softmax weight is a sparse tensor of the rows that were read. `fused` is a kernel that computes the same with less
+    memory (see `elmo.kernels`); None: plain PyTorch.
     """
     V = head.vocab_size
     true_count = expected_count(targets, sample.num_tries, V).log().float()  # (N,)
@@ -33,10 +40,8 @@ def sampled_softmax_loss(
     true_rows, true_bias = _rows(head, targets, sparse)
     rows, bias = _rows(head, sample.ids, sparse)
     true_logits = (hidden.float() * true_rows).sum(-1) + true_bias - true_count  # (N,)
-    fused = find_kernel("sampled_cross_entropy", hidden.device.type, str(hidden.dtype).removeprefix("torch."))
     if fused is not None:
-        loss: Tensor = fused(hidden, rows.to(hidden.dtype), bias - sample_count, true_logits, _hits(targets, sample, V))
-        return loss
+        return fused(hidden, rows.to(hidden.dtype), bias - sample_count, true_logits, _hits(targets, sample, V))
     logits = torch.addmm((bias - sample_count).to(hidden.dtype), hidden, rows.to(hidden.dtype).t())  # (N, S)
     hits = targets[:, None] == sample.ids[None, :]  # (N, S)
     logits = logits.float().masked_fill(hits, float("-inf"))

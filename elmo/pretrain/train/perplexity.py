@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from elmo.kernels.api import find_kernel
 from elmo.model.bilm import BiLM
 from elmo.model.lstm import State
 from elmo.model.stacks import run_stacks
@@ -48,6 +49,7 @@ class Evaluator:
     def __init__(self, model: BiLM, rows: Tensor, *, precision: torch.dtype = torch.float32) -> None:
         self.model, self.rows, self.dtype = model, rows, precision
         self.device = next(model.parameters()).device
+        self._fused = find_kernel("bilstm", self.device.type, str(precision).removeprefix("torch."), model)
         self.batch_tokens = 8192 if self.device.type == "cpu" else 65536
 
     def reset(
@@ -107,11 +109,11 @@ class Evaluator:
         directions = [batch.forward, batch.backward][: len(self.model.stacks)]
         state = self.model.zero_state(len(directions[0].inputs)) if state is None else state
         inputs = torch.from_numpy(np.stack([d.inputs for d in directions])).to(self.device)  # (R, B, T)
-        vectors, places = distinct_vectors(self.model, self.rows, inputs, self.dtype)  # (N, P)
-        before = State(state.h.to(self.dtype), state.c)
+        vectors, index = distinct_vectors(self.model, self.rows, inputs, self.dtype)  # (N, P)
+        initial = State(state.h.to(self.dtype), state.c)
         # padding is at the end of each row, so it does not influence any prediction that counts
-        top, after = run_stacks(self.model.stacks, vectors[places], before)  # (D, B, T, P)
-        return np.array([self._loss(top[d], direction) for d, direction in enumerate(directions)]), after
+        top, final = run_stacks(self.model.stacks, vectors[index], initial, fused=self._fused)  # (R, B, T, P)
+        return np.array([self._loss(top[d], direction) for d, direction in enumerate(directions)]), final
 
     def _loss(self, top: Tensor, direction: Direction) -> float:
         """The sum of the losses of one direction, from top-layer outputs (B, T, P)."""

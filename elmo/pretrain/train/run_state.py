@@ -20,6 +20,7 @@ from elmo.pretrain.train.metrics_log import MetricsLog
 from elmo.pretrain.train.optim import load_optimizer
 from elmo.pretrain.train.spike_guard import SpikeGuard
 from elmo.pretrain.train.step import Trainer
+from elmo.settings import changed_settings
 
 log = logging.getLogger(__name__)
 
@@ -151,16 +152,10 @@ def is_due(step: int, interval: int) -> bool:
     return bool(interval) and step % interval == 0
 
 
-def _describe_changes(before: dict[str, Any], after: dict[str, Any], prefix: str = "") -> str:
-    """The differences between two nested dicts in words; empty if they are equal."""
-    changes = []
-    for key in sorted({*before, *after}):
-        old, new = before.get(key), after.get(key)
-        if isinstance(old, dict) and isinstance(new, dict):
-            changes.append(_describe_changes(old, new, f"{prefix}{key}."))
-        elif old != new:
-            changes.append(f"{prefix}{key} {str(old)[:80]} -> {str(new)[:80]}")
-    return ", ".join(change for change in changes if change)
+def _describe_changes(before: dict[str, Any], after: dict[str, Any]) -> str:
+    """The settings that differ, in words; empty where there are none."""
+    changed = changed_settings(before, after)
+    return ", ".join(f"{key} {str(old)[:80]} -> {str(new)[:80]}" for key, (old, new) in changed.items())
 
 
 def _changeable_settings(config: RunConfig) -> dict[str, Any]:

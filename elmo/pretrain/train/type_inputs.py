@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from elmo.kernels.api import find_strongest_windows
 from elmo.model.bilm import BiLM
 from elmo.model.config import BiLMConfig
 from elmo.pretrain.data.prepared import PreparedData
@@ -23,8 +24,11 @@ def input_rows(data: PreparedData, config: BiLMConfig) -> Tensor:
 
 def type_vectors(model: BiLM, rows: Tensor, types: Tensor, dtype: torch.dtype) -> Tensor:
     """The token vectors of word types (N,), which index `rows`: (N, P) in `dtype`."""
-    with torch.autocast(types.device.type, torch.bfloat16, enabled=dtype == torch.bfloat16):
-        vectors: Tensor = model.token_encoder(rows[types.long()].int()).to(dtype)
+    mixed = dtype == torch.bfloat16
+    conv_dtype = torch.bfloat16 if mixed else next(model.parameters()).dtype
+    strongest_windows = find_strongest_windows(model, types.device, conv_dtype)
+    with torch.autocast(types.device.type, torch.bfloat16, enabled=mixed):
+        vectors: Tensor = model.token_encoder(rows[types.long()].int(), strongest_windows).to(dtype)
     return vectors
 
 
@@ -33,5 +37,5 @@ def distinct_vectors(model: BiLM, rows: Tensor, inputs: Tensor, dtype: torch.dty
 
     Each distinct type is encoded only once. The index has the shape of `inputs`.
     """
-    distinct, places = torch.unique(inputs, return_inverse=True)
-    return type_vectors(model, rows, distinct, dtype), places
+    distinct, index = torch.unique(inputs, return_inverse=True)
+    return type_vectors(model, rows, distinct, dtype), index

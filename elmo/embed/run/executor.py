@@ -1,0 +1,99 @@
+"""The protocol of executors, which run the network for an Embedder, and the choice of one for a device and a dtype.
+
+PlainExecutor  plain PyTorch, any device and dtype
+CpuExecutor    CPU kernels, float32, bfloat16 and int8
+CudaExecutor   CUDA kernels, float32, bfloat16 and float16; uses a PlainExecutor for what they do not do
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from elmo.embed.layer_choice import LayerChoice
+from elmo.embed.run.batches import BatchOptions
+from elmo.embed.run.cpu import CpuExecutor
+from elmo.embed.run.cuda import CudaExecutor
+from elmo.embed.run.plain import PlainExecutor
+from elmo.embed.states import CarriedState
+from elmo.embed.word_cache import WordCache
+from elmo.errors import ConfigError
+from elmo.kernels.api import find_kernel, why_unsupported
+from elmo.model.bilm import BiLM
+from elmo.text.indexer import Indexer
+
+DTYPES = {
+    "float32": torch.float32,
+    "float64": torch.float64,
+    "bfloat16": torch.bfloat16,
+    "float16": torch.float16,
+    "int8": torch.float32,  # products in 8 bits, results in float32
+}
+
+
+class Executor(Protocol):
+    """Runs a frozen biLM over tokenised sentences. It may be pickled, and threads may share it."""
+
+    @property
+    def model(self) -> BiLM:
+        """The model, on its device."""
+
+    @property
+    def words(self) -> WordCache[Any]:
+        """The cache of word vectors."""
+
+    @property
+    def carried(self) -> CarriedState:
+        """The LSTM state that state "carry" stores between calls."""
+
+    def vectors(
+        self, sentences: Iterable[Sequence[str]], layer_choice: LayerChoice, options: BatchOptions, *, on_host: bool
+    ) -> Iterator[Tensor]:
+        """The chosen layers (K, n, D) of each sentence, in order, each in memory of its own.
+
+        The sentences may be a stream of any length: memory is constant. `on_host` moves the result to the CPU.
+        """
+
+    def pooled(
+        self, sentences: Iterable[Sequence[str]], layer_choice: LayerChoice, options: BatchOptions, pooling: str
+    ) -> Iterator[tuple[np.ndarray, int]]:
+        """For some sentences at a time, in order: one vector per sentence, and the number of tokens they have together.
+
+        The vectors are (S, D), or (S, K, D) for a stacked layer choice.
+        """
+
+    def padded_batches(
+        self, sentences: Sequence[Sequence[str]], layer_choice: LayerChoice, options: BatchOptions
+    ) -> Iterator[tuple[np.ndarray, Tensor]]:
+        """Batch by batch: the numbers (B,) of its sentences and their chosen layers (K, B, T, D), padded with zeros.
+
+        The sentence boundaries are included. Sentences without tokens are in no batch.
+        """
+
+    def clear_words(self) -> None:
+        """Discards the cached word vectors."""
+
+
+def choose_executor(model: BiLM, indexer: Indexer, *, device: str, dtype: str, cache_words: int) -> Executor:
+    """The fastest executor for a model on this machine. Freezes the model and moves it to the device.
+
+    The CPU kernels round the weights themselves, so the model stays in float32 for them.
+    """
+    make_gpu = find_kernel("bilm_bulk", device, dtype, model)
+    make_cpu = None if make_gpu is not None else find_kernel("bilm", device, dtype, model)
+    if dtype == "int8" and make_cpu is None:
+        reason = why_unsupported("bilm", device, dtype, model)
+        if reason is not None:
+            raise ConfigError(f"dtype is 'int8', which this model cannot use: {reason}.", "Use float32 or bfloat16.")
+        hint = "Use float32 or bfloat16; `elmo doctor` says what this machine has."
+        raise ConfigError("dtype is 'int8', which needs AVX-512 with VNNI and a C++ compiler.", hint)
+    model = model.to(device=device, dtype=DTYPES[dtype] if make_cpu is None else torch.float32)
+    model = model.eval().requires_grad_(False)
+    if make_cpu is not None:
+        return CpuExecutor(model, indexer, make_cpu, cache_words)
+    plain = PlainExecutor(model, indexer, cache_words)
+    return plain if make_gpu is None else CudaExecutor(plain, indexer, make_gpu, cache_words)
