@@ -109,11 +109,11 @@ class Evaluator:
         directions = [batch.forward, batch.backward][: len(self.model.stacks)]
         state = self.model.zero_state(len(directions[0].inputs)) if state is None else state
         inputs = torch.from_numpy(np.stack([d.inputs for d in directions])).to(self.device)  # (R, B, T)
-        vectors, index = distinct_vectors(self.model, self.rows, inputs, self.dtype)  # (N, P)
-        initial = State(state.h.to(self.dtype), state.c)
+        vectors, places = distinct_vectors(self.model, self.rows, inputs, self.dtype)  # (N, P)
+        before = State(state.h.to(self.dtype), state.c)
         # padding is at the end of each row, so it does not influence any prediction that counts
-        top, final = run_stacks(self.model.stacks, vectors[index], initial, fused=self._fused)  # (R, B, T, P)
-        return np.array([self._loss(top[d], direction) for d, direction in enumerate(directions)]), final
+        top, after = run_stacks(self.model.stacks, vectors[places], before, fused=self._fused)  # (D, B, T, P)
+        return np.array([self._loss(top[d], direction) for d, direction in enumerate(directions)]), after
 
     def _loss(self, top: Tensor, direction: Direction) -> float:
         """The sum of the losses of one direction, from top-layer outputs (B, T, P)."""

@@ -67,7 +67,7 @@ class Trainer:
         dtype_name = str(self.dtype).removeprefix("torch.")
         self._fused_stacks = find_kernel("bilstm", self.device.type, dtype_name, model)
         self._fused_softmax = find_kernel("sampled_cross_entropy", self.device.type, dtype_name)
-        self._graphs = Graphs(self.gradients, self.parameters) if self._can_capture() else None
+        self._graphs = Graphs(self.gradients, self.parameters) if self._can_record() else None
 
     @property
     def num_scored(self) -> int:
@@ -77,10 +77,10 @@ class Trainer:
         vocab_size = self.model.head.vocab_size
         return min(self.config.objective.num_samples, vocab_size) if sampled else vocab_size
 
-    def _can_capture(self) -> bool:
+    def _can_record(self) -> bool:
         """Whether every step launches the same kernels and never reads a value back from the device."""
         has_kernels = find_kernel("bilstm", self.device.type, str(self.dtype).removeprefix("torch.")) is not None
-        # the reference implementation of the stacks reads from the device which rows are reset
+        # the plain stacks read from the device which rows are reset
         stays_on_device = self._fused_stacks is not None or self.config.train.reset == 0
         fixed = isinstance(self.model.head, SoftmaxHead) and not self.sparse and self.config.train.accumulate == 1
         return has_kernels and stays_on_device and fixed
@@ -174,19 +174,19 @@ class Trainer:
         (sum(losses) / len(losses) * weight * scale).backward()  # type: ignore[union-attr]  # losses is never empty
         return torch.stack([loss.detach() for loss in losses]), final
 
-    def losses(self, inputs: StepInputs, initial: State) -> tuple[list[Tensor], State]:
-        """The mean loss of each direction over some rows, and their final states."""
+    def losses(self, inputs: StepInputs, before: State) -> tuple[list[Tensor], State]:
+        """The mean loss of each direction over some rows, and their final states; `before` are the initial states."""
         vectors = type_vectors(self.model, self.rows, inputs.types, self.dtype)  # (N, P)
         dropout = self.config.objective.dropout
         x = nn.functional.embedding(inputs.type_index, vectors)  # (R, T, B, P); its backward is faster than indexing's
-        resets = None if inputs.resets is None else inputs.resets.transpose(1, 2)  # (R, B, T)
-        top, final = run_stacks(
-            self.model.stacks, x.transpose(1, 2), initial, resets, dropout, fused=self._fused_stacks
-        )  # (R, B, T, P)
+        fresh = None if inputs.resets is None else inputs.resets.transpose(1, 2)  # (R, B, T)
+        top, after = run_stacks(
+            self.model.stacks, x.transpose(1, 2), before, fresh, dropout, fused=self._fused_stacks
+        )  # (D, B, T, P)
         hidden = nn.functional.dropout(top.transpose(1, 2), dropout, self.model.training).flatten(1, 2)  # (R, T*B, P)
         samples = inputs.samples
         losses = [self._loss(hidden[d], inputs.targets[d], samples[d] if samples else None) for d in range(len(hidden))]
-        return losses, State(final.h.detach(), final.c.detach())
+        return losses, State(after.h.detach(), after.c.detach())
 
     def _loss(self, hidden: Tensor, targets: Tensor, sample: Sample | None) -> Tensor:
         """The mean loss of one direction, from top-layer outputs (N, P) and the words to predict (N,)."""

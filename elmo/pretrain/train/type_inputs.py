@@ -37,5 +37,5 @@ def distinct_vectors(model: BiLM, rows: Tensor, inputs: Tensor, dtype: torch.dty
 
     Each distinct type is encoded only once. The index has the shape of `inputs`.
     """
-    distinct, index = torch.unique(inputs, return_inverse=True)
-    return type_vectors(model, rows, distinct, dtype), index
+    distinct, places = torch.unique(inputs, return_inverse=True)
+    return type_vectors(model, rows, distinct, dtype), places
