@@ -1,6 +1,6 @@
 """Trains models of several sizes with AdamW and Muon for equal seconds on prepared text, and writes results.json.
 
-    elmo prepare 'text/*.txt.xz' --heldout HELDOUT ... --tokenize default --specials escape --max-vocab 100352 --out data
+    elmo prepare 'text/*.txt.xz' --heldout HELDOUT ... --tokenizer default --max-vocab 100352 --out data
     python runs/optimizers_h200/compare.py data results medium/adamw/4e-3/80 medium/muon/4e-3/80
 
 A run is SIZE/OPTIMIZER/RATE/SECONDS. The number of steps is the seconds times the steps per second that two short runs
