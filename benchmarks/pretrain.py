@@ -104,7 +104,7 @@ def plain_stepper(config: RunConfig, table: Tensor, vocab_size: int, num_samples
         optimizer.step()
         losses[0].item()
 
-    step.optimizer = optimizer  # its state counts as memory  # type: ignore[attr-defined]
+    step.optimizer = optimizer  # type: ignore[attr-defined]  # its state counts as memory
     return model, step
 
 
