@@ -125,3 +125,13 @@ def test_copies_small_caches_and_cleared_caches_change_nothing(embedders) -> Non
             for actual, vectors in zip(candidate.embed(SENTENCES), expected, strict=True):
                 np.testing.assert_allclose(actual, vectors, atol=1e-5)
             candidate.forget_words()
+
+
+@pytest.mark.parametrize("choice", ["", "torch", "off"])
+def test_a_suspended_batch_leaves_the_callers_gradient_mode_alone(choice: str) -> None:
+    with kernels.kernels_set_to(choice):
+        embedder = golden_embedder("allennlp")
+    batches = embedder.run(SENTENCES, choose_layers("all", embedder.num_layers), batch_size=1)
+    next(batches)
+    assert torch.is_grad_enabled()
+    assert not torch.is_inference_mode_enabled()

@@ -50,14 +50,14 @@ class CpuExecutor:
     def padded_batches(
         self, sentences: Sequence[Sequence[str]], layer_choice: LayerChoice, options: BatchOptions
     ) -> Iterator[tuple[np.ndarray, Tensor]]:
-        with torch.inference_mode():
-            table, rows = self.words.table(sentences)  # (2 + N, P)
-            for numbers, positions in plan_groups(sentences, options):
-                batch = [[0, *map(rows.__getitem__, sentences[i]), 1] for i in numbers]  # rows 0, 1: boundaries
-                longest = max(map(len, batch))
+        table, rows = self.words.table(sentences)  # (2 + N, P)
+        for numbers, positions in plan_groups(sentences, options):
+            batch = [[0, *map(rows.__getitem__, sentences[i]), 1] for i in numbers]  # rows 0, 1: boundaries
+            longest = max(map(len, batch))
+            with torch.inference_mode():
                 flat = self._run_with_boundaries(batch, positions, table, layer_choice, options.policy, pad_to=longest)
                 layers: Tensor = flat.unflatten(1, (len(batch), longest))  # (K, B, T, D)
-                yield numbers, layers
+            yield numbers, layers  # outside inference mode: a suspended generator must not change the caller's mode
 
     def clear_words(self) -> None:
         self.words.clear()

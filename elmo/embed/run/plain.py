@@ -54,9 +54,11 @@ class PlainExecutor:
     ) -> Iterator[tuple[np.ndarray, Tensor]]:
         with torch.inference_mode():
             table, rows = self.words.table(sentences)  # (2 + N, P)
-            for numbers, positions in plan_groups(sentences, options):
-                batch = [[0, *map(rows.__getitem__, sentences[i]), 1] for i in numbers]  # rows 0, 1: boundaries
-                yield numbers, self._run_batch(batch, positions, table, layer_choice, options.policy)
+        for numbers, positions in plan_groups(sentences, options):
+            batch = [[0, *map(rows.__getitem__, sentences[i]), 1] for i in numbers]  # rows 0, 1: boundaries
+            with torch.inference_mode():
+                layers = self._run_batch(batch, positions, table, layer_choice, options.policy)
+            yield numbers, layers  # outside inference mode: a suspended generator must not change the caller's mode
 
     def clear_words(self) -> None:
         self.words.clear()
@@ -70,8 +72,7 @@ class PlainExecutor:
         for numbers, layers in self.padded_batches(sentences, layer_choice, options):
             if on_host:
                 layers = layers.cpu()
-            # `padded_batches` is suspended inside inference mode; callers may train on their vectors
-            with torch.inference_mode(False):
+            with torch.inference_mode(False):  # the caller may be in inference mode and train on the vectors later
                 for row, number in enumerate(numbers):
                     results[number] = layers[:, row, 1 : len(sentences[number]) + 1].clone()  # (K, n, D)
         yield from results
