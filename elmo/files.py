@@ -7,9 +7,7 @@ full disk is always the same error. Every text reader uses `open_bytes`, so that
 from __future__ import annotations
 
 import bz2
-import ctypes
 import errno
-import glob
 import gzip
 import hashlib
 import importlib
@@ -26,6 +24,7 @@ from pathlib import Path
 from typing import IO, Any, cast
 
 from elmo.errors import DataError, ElmoError, MissingExtra, OutputError
+from elmo.staging import move_into_place, open_lock_file, staged
 
 try:
     import fcntl
@@ -90,40 +89,47 @@ def _sha256(file: IO[bytes]) -> str:
 
 @contextmanager
 def atomic_file(path: str | Path, *, overwrite: bool = True) -> Iterator[Path]:
-    """A temporary path beside `path`; without an error the file is synced and renamed to `path`, else it is removed."""
+    """A temporary path near `path`; without an error the file is synced and renamed to `path`, else it is removed.
+
+    Without `overwrite`, a file that exists, also one that appears while this one is written, is an OutputError.
+    """
     path = Path(path)
-    if path.exists() and not overwrite:
-        raise OutputError(f"{path} exists.", "Choose another name or pass --overwrite.")
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    try:
-        with explain_write(path):
-            yield partial
-            _sync(partial)
-            os.replace(partial, path)
-            _sync(path.parent)
-    finally:
-        partial.unlink(missing_ok=True)
+    _check_free(path, overwrite)
+    with explain_write(path), staged(path) as partial:
+        yield partial
+        _sync(partial)
+        _publish(partial, path, overwrite)
 
 
 @contextmanager
 def atomic_folder(path: str | Path, *, overwrite: bool = False) -> Iterator[Path]:
-    """A temporary folder beside `path`; without an error its files are synced and it is renamed to `path`."""
+    """A temporary folder near `path`; without an error its files are synced and it is renamed to `path`."""
     path = Path(path)
-    if path.exists() and not overwrite:
-        raise OutputError(f"{path} exists.", "Choose another name or pass --overwrite.")
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    _sweep_leftovers(path)
-    try:
-        with explain_write(path):
-            partial.mkdir(parents=True)
+    _check_free(path, overwrite)
+    with explain_write(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with staged(path) as partial:
+            partial.mkdir()
             yield partial
             for file in sorted(partial.rglob("*")):
                 _sync(file)
             _sync(partial)
-            _put_in_place(partial, path)
-            _sync(path.parent)
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
+            _publish(partial, path, overwrite)
+
+
+def _check_free(path: Path, overwrite: bool) -> None:
+    if not overwrite and os.path.lexists(path):
+        raise OutputError(f"{path} exists.", "Choose another name or pass --overwrite.")
+
+
+def _publish(partial: Path, path: Path, overwrite: bool) -> None:
+    try:
+        move_into_place(partial, path, overwrite=overwrite)
+    except FileExistsError as error:
+        raise OutputError(
+            f"{path} exists: it appeared while this was written.", "Choose another name or pass --overwrite."
+        ) from error
+    _sync(path.parent)
 
 
 @contextmanager
@@ -134,7 +140,7 @@ def file_lock(path: Path, in_use: str, hint: str, *, shared: bool = False, wait:
     Holders with `shared` exclude only holders without. Windows has no such lock, so every process is admitted there.
     """
     with explain_write(path):
-        file = path.open("a+", encoding="utf-8")
+        file = os.fdopen(open_lock_file(path), "r+", encoding="utf-8")
     with file:
         if fcntl is not None:
             operation = (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | (0 if wait else fcntl.LOCK_NB)
@@ -151,42 +157,6 @@ def file_lock(path: Path, in_use: str, hint: str, *, shared: bool = False, wait:
         file.write(f"process {os.getpid()} on {socket.gethostname()}")
         file.flush()
         yield
-
-
-def _put_in_place(partial: Path, path: Path) -> None:
-    """Renames a finished folder; an existing one is exchanged with it in one atomic step if the system can do so."""
-    if not path.exists():
-        os.replace(partial, path)
-        return
-    libc = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
-    exchange = getattr(libc, "renameat2", None)
-    at_cwd, rename_exchange = -100, 2  # AT_FDCWD, RENAME_EXCHANGE
-    if exchange is not None and exchange(at_cwd, os.fsencode(partial), at_cwd, os.fsencode(path), rename_exchange) == 0:
-        return
-    replaced = partial.with_suffix(".replaced")  # a crash after the next line leaves the old folder under this name
-    os.replace(path, replaced)
-    os.replace(partial, path)
-    shutil.rmtree(replaced, ignore_errors=True)
-
-
-def _sweep_leftovers(path: Path) -> None:
-    """Removes incomplete folders of processes that died while they wrote `path`."""
-    for leftover in path.parent.glob(f".{glob.escape(path.name)}.*.partial"):
-        pid = leftover.name.split(".")[-2]
-        if pid.isdigit() and not _is_alive(int(pid)):
-            shutil.rmtree(leftover, ignore_errors=True)
-
-
-def _is_alive(pid: int) -> bool:
-    if os.name == "nt":  # without signal 0 we cannot know, so the folder is left alone
-        return True
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
 
 
 @contextmanager
