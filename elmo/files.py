@@ -13,6 +13,7 @@ import hashlib
 import importlib
 import json
 import lzma
+import math
 import os
 import shutil
 import socket
@@ -21,10 +22,13 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import IO, TYPE_CHECKING, Any, cast
 
 from elmo.errors import DataError, ElmoError, MissingExtra, OutputError
 from elmo.staging import move_into_place, open_lock_file, staged
+
+if TYPE_CHECKING:
+    import numpy as np
 
 try:
     import fcntl
@@ -132,6 +136,45 @@ def _publish(partial: Path, path: Path, overwrite: bool) -> None:
     _sync(path.parent)
 
 
+def create_mapped(path: Path, dtype: Any, shape: tuple[int, ...]) -> np.ndarray:
+    """A new .npy file as a writable, memory-mapped array of zeros; use it inside `atomic_file` or `atomic_folder`.
+
+    Its disk space is allocated first: on a full disk, a write to mapped memory would kill the process (SIGBUS).
+    """
+    import numpy as np  # slow to import, and most callers of this module do not need it
+
+    num_bytes = math.prod(shape) * np.dtype(dtype).itemsize
+    try:
+        mapped = np.lib.format.open_memmap(path, mode="w+", dtype=dtype, shape=shape)  # a header and a hole
+        _allocate(path, mapped.offset, num_bytes)
+    except OSError as error:
+        raise _TooLarge(error.errno, error.strerror, path.name, num_bytes) from error
+    return cast("np.ndarray", mapped)
+
+
+def _allocate(path: Path, offset: int, num_bytes: int) -> None:
+    """Reserves the disk space of `num_bytes` zeros in an existing file."""
+    with open(path, "r+b", buffering=0) as file:
+        if hasattr(os, "posix_fallocate") and num_bytes:
+            try:
+                os.posix_fallocate(file.fileno(), offset, num_bytes)
+                return
+            except OSError as error:
+                if error.errno not in (errno.EINVAL, errno.EOPNOTSUPP, errno.ENOSYS, errno.ENODEV):
+                    raise
+        file.seek(offset)  # the system or the file system cannot reserve space: write the zeros
+        while num_bytes > 0:
+            num_bytes -= file.write(bytes(min(num_bytes, 1 << 20)))
+
+
+class _TooLarge(OSError):
+    """There is no space for a file of a known size."""
+
+    def __init__(self, code: int | None, reason: str | None, name: str, num_bytes: int) -> None:
+        super().__init__(code, reason)
+        self.needed = f"{name} needs {num_bytes / 1e6:,.1f} MB"
+
+
 @contextmanager
 def file_lock(path: Path, in_use: str, hint: str, *, shared: bool = False, wait: bool = False) -> Iterator[None]:
     """Holds an operating-system lock on the file `path`, which ends with the process, however the process ends.
@@ -216,16 +259,17 @@ def _refuse_constant(name: str) -> None:
 
 
 def _looks_full(error: BaseException) -> bool:
-    # torch.save, h5py and safetensors each have their own message for a full disk, without an errno
+    # torch.save, h5py, numpy and safetensors each have their own message for a full disk, without an errno
     text = str(error).lower()
-    messages = ("no space left", "unexpected pos", "file too large", "errno = 28", "can't write")
+    messages = ("no space left", "unexpected pos", "file too large", "errno = 28", "can't write", "requested and")
     return any(message in text for message in messages)
 
 
 def _write_reason(error: BaseException) -> str:
     code = getattr(error, "errno", None)
     if code in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG) or _looks_full(error):
-        return "the disk is full or a size limit is reached"
+        needed = f"; {error.needed}" if isinstance(error, _TooLarge) else ""
+        return f"the disk is full or a size limit is reached{needed}"
     return os.strerror(code) if code else str(error).splitlines()[0]
 
 

@@ -27,6 +27,7 @@ try:
 except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]  # checked before use
 
+_HAS_LOCKS = fcntl is not None
 _NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0)
 _AT_CWD, _RENAME_NOREPLACE, _RENAME_EXCHANGE = -100, 1, 2  # AT_FDCWD and flags of renameat2
 _UNSUPPORTED = (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EPERM, errno.ENOTTY)
@@ -40,10 +41,10 @@ def staged(path: Path) -> Iterator[Path]:
     try:
         yield folder / path.name
     finally:
-        if fcntl is None:  # Windows does not delete open files
+        if not _HAS_LOCKS:  # Windows does not delete open files
             os.close(lock)
         shutil.rmtree(folder, ignore_errors=True)
-        if fcntl is not None:
+        if _HAS_LOCKS:
             os.close(lock)
 
 
@@ -76,7 +77,7 @@ def move_into_place(source: Path, target: Path, *, overwrite: bool) -> None:
 
 def remove_leftovers(path: Path) -> None:
     """Removes the staging folders of `path` whose writers have ended: their locks can be taken."""
-    if fcntl is None:
+    if not _HAS_LOCKS:
         return
     pattern = re.compile(rf"\.{re.escape(path.name)}\.[0-9a-f]{{16}}\.partial")
     try:
@@ -121,7 +122,7 @@ def _new_folder(path: Path) -> tuple[Path, int]:
         except OSError:  # for example a full disk
             _remove_empty(folder)
             raise
-        if fcntl is None or (_take_lock(lock, without=True) and _lock_path(folder, path.name).exists()):
+        if not _HAS_LOCKS or (_take_lock(lock, without=True) and _lock_path(folder, path.name).exists()):
             return folder, lock
         os.close(lock)  # another process locked it first, to remove it
         shutil.rmtree(folder, ignore_errors=True)
