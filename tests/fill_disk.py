@@ -24,7 +24,8 @@ from elmo.embed.dump.job import dump
 from elmo.embed.dump.options import DumpOptions
 from elmo.embed.load import load
 from elmo.errors import ElmoError
-from elmo.pretrain.data.shards import PrepareConfig, prepare
+from elmo.pretrain.data.prepare import prepare
+from elmo.pretrain.data.prepare_config import PrepareConfig
 from elmo.pretrain.job import pretrain
 from elmo.weights.convert import convert_model
 
