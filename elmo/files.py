@@ -261,7 +261,15 @@ def _refuse_constant(name: str) -> None:
 def _looks_full(error: BaseException) -> bool:
     # torch.save, h5py, numpy and safetensors each have their own message for a full disk, without an errno
     text = str(error).lower()
-    messages = ("no space left", "unexpected pos", "file too large", "errno = 28", "can't write", "requested and")
+    messages = (
+        "no space left",
+        "unexpected pos",
+        "file too large",
+        "errno = 28",
+        "can't write",
+        "requested and",
+        "iostream error",
+    )
     return any(message in text for message in messages)
 
 
