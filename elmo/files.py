@@ -12,7 +12,6 @@ import gzip
 import hashlib
 import importlib
 import json
-import lzma
 import math
 import os
 import shutil
@@ -25,7 +24,8 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, cast
 
 from elmo.errors import DataError, ElmoError, MissingExtra, OutputError
-from elmo.staging import move_into_place, open_lock_file, staged
+from elmo.staging import allocate, move_into_place, open_lock_file, staged
+from elmo.xz import open_xz
 
 if TYPE_CHECKING:
     import numpy as np
@@ -69,13 +69,19 @@ def open_bytes(path: str | Path) -> IO[bytes]:
         if path.suffix == ".bz2":
             return cast(IO[bytes], bz2.open(path, "rb"))
         if path.suffix == ".xz":
-            return cast(IO[bytes], lzma.open(path, "rb"))
+            return open_xz(path)
         if path.suffix == ".zst":
             zstandard = require_extra("zstandard", "zstd")
             return cast(IO[bytes], zstandard.open(path, "rb"))
         return open(path, "rb")
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror or error}).") from error
+
+
+def check_regular(path: Path, error: type[ElmoError] = DataError) -> None:
+    """Raises `error` for a FIFO, a device or a socket, because reading one may never end. Missing files pass."""
+    if path.exists() and not path.is_file() and not path.is_dir():
+        raise error(f"{path} is not a regular file.", "FIFOs and devices are not read here.")
 
 
 def sha256_file(path: str | Path) -> str:
@@ -146,25 +152,10 @@ def create_mapped(path: Path, dtype: Any, shape: tuple[int, ...]) -> np.ndarray:
     num_bytes = math.prod(shape) * np.dtype(dtype).itemsize
     try:
         mapped = np.lib.format.open_memmap(path, mode="w+", dtype=dtype, shape=shape)  # a header and a hole
-        _allocate(path, mapped.offset, num_bytes)
+        allocate(path, mapped.offset, num_bytes)
     except OSError as error:
         raise _TooLarge(error.errno, error.strerror, path.name, num_bytes) from error
     return cast("np.ndarray", mapped)
-
-
-def _allocate(path: Path, offset: int, num_bytes: int) -> None:
-    """Reserves the disk space of `num_bytes` zeros in an existing file."""
-    with open(path, "r+b", buffering=0) as file:
-        if hasattr(os, "posix_fallocate") and num_bytes:
-            try:
-                os.posix_fallocate(file.fileno(), offset, num_bytes)
-                return
-            except OSError as error:
-                if error.errno not in (errno.EINVAL, errno.EOPNOTSUPP, errno.ENOSYS, errno.ENODEV):
-                    raise
-        file.seek(offset)  # the system or the file system cannot reserve space: write the zeros
-        while num_bytes > 0:
-            num_bytes -= file.write(bytes(min(num_bytes, 1 << 20)))
 
 
 class _TooLarge(OSError):

@@ -75,6 +75,21 @@ def move_into_place(source: Path, target: Path, *, overwrite: bool) -> None:
         os.replace(source, target)
 
 
+def allocate(path: Path, offset: int, num_bytes: int) -> None:
+    """Reserves the disk space of `num_bytes` zeros in an existing file."""
+    with open(path, "r+b", buffering=0) as file:
+        if hasattr(os, "posix_fallocate") and num_bytes:
+            try:
+                os.posix_fallocate(file.fileno(), offset, num_bytes)
+                return
+            except OSError as error:
+                if error.errno not in (errno.EINVAL, errno.EOPNOTSUPP, errno.ENOSYS, errno.ENODEV):
+                    raise
+        file.seek(offset)  # the system or the file system cannot reserve space: write the zeros
+        while num_bytes > 0:
+            num_bytes -= file.write(bytes(min(num_bytes, 1 << 20)))
+
+
 def remove_leftovers(path: Path) -> None:
     """Removes the staging folders of `path` whose writers have ended: their locks can be taken."""
     if not _HAS_LOCKS:
