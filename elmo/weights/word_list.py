@@ -34,8 +34,8 @@ def read_words(path: Path, max_words: int | None = None) -> tuple[str, ...]:
     words: list[str] = []
     try:
         num_bytes = min(MAX_BYTES, _SMALL + _BYTES_PER_WORD * limit, _SMALL + MAX_EXPANSION * path.stat().st_size)
-        with open_bytes(path) as file:
-            for word in _lines(io.BufferedReader(cast(io.RawIOBase, file)), path, num_bytes):  # gzip's lines are slow
+        with io.BufferedReader(cast(io.RawIOBase, open_bytes(path))) as file:  # gzip's own readline is slow
+            for word in _lines(file, path, num_bytes):
                 if word == _SKIPPED_LINE:
                     continue
                 if len(words) == limit:
