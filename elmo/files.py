@@ -7,14 +7,12 @@ full disk is always the same error. Every text reader uses `open_bytes`, so that
 from __future__ import annotations
 
 import bz2
-import ctypes
 import errno
-import glob
 import gzip
 import hashlib
 import importlib
 import json
-import lzma
+import math
 import os
 import shutil
 import socket
@@ -23,9 +21,14 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import IO, TYPE_CHECKING, Any, cast
 
 from elmo.errors import DataError, ElmoError, MissingExtra, OutputError
+from elmo.staging import allocate, move_into_place, open_lock_file, staged
+from elmo.xz import open_xz
+
+if TYPE_CHECKING:
+    import numpy as np
 
 try:
     import fcntl
@@ -66,13 +69,19 @@ def open_bytes(path: str | Path) -> IO[bytes]:
         if path.suffix == ".bz2":
             return cast(IO[bytes], bz2.open(path, "rb"))
         if path.suffix == ".xz":
-            return cast(IO[bytes], lzma.open(path, "rb"))
+            return open_xz(path)
         if path.suffix == ".zst":
             zstandard = require_extra("zstandard", "zstd")
             return cast(IO[bytes], zstandard.open(path, "rb"))
         return open(path, "rb")
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror or error}).") from error
+
+
+def check_regular(path: Path, error: type[ElmoError] = DataError) -> None:
+    """Raises `error` for a FIFO, a device or a socket, because reading one may never end. Missing files pass."""
+    if path.exists() and not path.is_file() and not path.is_dir():
+        raise error(f"{path} is not a regular file.", "FIFOs and devices are not read here.")
 
 
 def sha256_file(path: str | Path) -> str:
@@ -90,40 +99,71 @@ def _sha256(file: IO[bytes]) -> str:
 
 @contextmanager
 def atomic_file(path: str | Path, *, overwrite: bool = True) -> Iterator[Path]:
-    """A temporary path beside `path`; without an error the file is synced and renamed to `path`, else it is removed."""
+    """A temporary path near `path`; without an error the file is synced and renamed to `path`, else it is removed.
+
+    Without `overwrite`, a file that exists, also one that appears while this one is written, is an OutputError.
+    """
     path = Path(path)
-    if path.exists() and not overwrite:
-        raise OutputError(f"{path} exists.", "Choose another name or pass --overwrite.")
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    try:
-        with explain_write(path):
-            yield partial
-            _sync(partial)
-            os.replace(partial, path)
-            _sync(path.parent)
-    finally:
-        partial.unlink(missing_ok=True)
+    _check_free(path, overwrite)
+    with explain_write(path), staged(path) as partial:
+        yield partial
+        _sync(partial)
+        _publish(partial, path, overwrite)
 
 
 @contextmanager
 def atomic_folder(path: str | Path, *, overwrite: bool = False) -> Iterator[Path]:
-    """A temporary folder beside `path`; without an error its files are synced and it is renamed to `path`."""
+    """A temporary folder near `path`; without an error its files are synced and it is renamed to `path`."""
     path = Path(path)
-    if path.exists() and not overwrite:
-        raise OutputError(f"{path} exists.", "Choose another name or pass --overwrite.")
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    _sweep_leftovers(path)
-    try:
-        with explain_write(path):
-            partial.mkdir(parents=True)
+    _check_free(path, overwrite)
+    with explain_write(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with staged(path) as partial:
+            partial.mkdir()
             yield partial
             for file in sorted(partial.rglob("*")):
                 _sync(file)
             _sync(partial)
-            _put_in_place(partial, path)
-            _sync(path.parent)
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
+            _publish(partial, path, overwrite)
+
+
+def _check_free(path: Path, overwrite: bool) -> None:
+    if not overwrite and os.path.lexists(path):
+        raise OutputError(f"{path} exists.", "Choose another name or pass --overwrite.")
+
+
+def _publish(partial: Path, path: Path, overwrite: bool) -> None:
+    try:
+        move_into_place(partial, path, overwrite=overwrite)
+    except FileExistsError as error:
+        raise OutputError(
+            f"{path} exists: it appeared while this was written.", "Choose another name or pass --overwrite."
+        ) from error
+    _sync(path.parent)
+
+
+def create_mapped(path: Path, dtype: Any, shape: tuple[int, ...]) -> np.ndarray:
+    """A new .npy file as a writable, memory-mapped array of zeros; use it inside `atomic_file` or `atomic_folder`.
+
+    Its disk space is allocated first: on a full disk, a write to mapped memory would kill the process (SIGBUS).
+    """
+    import numpy as np  # slow to import, and most callers of this module do not need it
+
+    num_bytes = math.prod(shape) * np.dtype(dtype).itemsize
+    try:
+        mapped = np.lib.format.open_memmap(path, mode="w+", dtype=dtype, shape=shape)  # a header and a hole
+        allocate(path, mapped.offset, num_bytes)
+    except OSError as error:
+        raise _TooLarge(error.errno, error.strerror, path.name, num_bytes) from error
+    return cast("np.ndarray", mapped)
+
+
+class _TooLarge(OSError):
+    """There is no space for a file of a known size."""
+
+    def __init__(self, code: int | None, reason: str | None, name: str, num_bytes: int) -> None:
+        super().__init__(code, reason)
+        self.needed = f"{name} needs {num_bytes / 1e6:,.1f} MB"
 
 
 @contextmanager
@@ -134,7 +174,7 @@ def file_lock(path: Path, in_use: str, hint: str, *, shared: bool = False, wait:
     Holders with `shared` exclude only holders without. Windows has no such lock, so every process is admitted there.
     """
     with explain_write(path):
-        file = path.open("a+", encoding="utf-8")
+        file = os.fdopen(open_lock_file(path), "r+", encoding="utf-8")
     with file:
         if fcntl is not None:
             operation = (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | (0 if wait else fcntl.LOCK_NB)
@@ -151,42 +191,6 @@ def file_lock(path: Path, in_use: str, hint: str, *, shared: bool = False, wait:
         file.write(f"process {os.getpid()} on {socket.gethostname()}")
         file.flush()
         yield
-
-
-def _put_in_place(partial: Path, path: Path) -> None:
-    """Renames a finished folder; an existing one is exchanged with it in one atomic step if the system can do so."""
-    if not path.exists():
-        os.replace(partial, path)
-        return
-    libc = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
-    exchange = getattr(libc, "renameat2", None)
-    at_cwd, rename_exchange = -100, 2  # AT_FDCWD, RENAME_EXCHANGE
-    if exchange is not None and exchange(at_cwd, os.fsencode(partial), at_cwd, os.fsencode(path), rename_exchange) == 0:
-        return
-    replaced = partial.with_suffix(".replaced")  # a crash after the next line leaves the old folder under this name
-    os.replace(path, replaced)
-    os.replace(partial, path)
-    shutil.rmtree(replaced, ignore_errors=True)
-
-
-def _sweep_leftovers(path: Path) -> None:
-    """Removes incomplete folders of processes that died while they wrote `path`."""
-    for leftover in path.parent.glob(f".{glob.escape(path.name)}.*.partial"):
-        pid = leftover.name.split(".")[-2]
-        if pid.isdigit() and not _is_alive(int(pid)):
-            shutil.rmtree(leftover, ignore_errors=True)
-
-
-def _is_alive(pid: int) -> bool:
-    if os.name == "nt":  # without signal 0 we cannot know, so the folder is left alone
-        return True
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
 
 
 @contextmanager
@@ -246,16 +250,25 @@ def _refuse_constant(name: str) -> None:
 
 
 def _looks_full(error: BaseException) -> bool:
-    # torch.save, h5py and safetensors each have their own message for a full disk, without an errno
+    # torch.save, h5py, numpy and safetensors each have their own message for a full disk, without an errno
     text = str(error).lower()
-    messages = ("no space left", "unexpected pos", "file too large", "errno = 28", "can't write")
+    messages = (
+        "no space left",
+        "unexpected pos",
+        "file too large",
+        "errno = 28",
+        "can't write",
+        "requested and",
+        "iostream error",
+    )
     return any(message in text for message in messages)
 
 
 def _write_reason(error: BaseException) -> str:
     code = getattr(error, "errno", None)
     if code in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG) or _looks_full(error):
-        return "the disk is full or a size limit is reached"
+        needed = f"; {error.needed}" if isinstance(error, _TooLarge) else ""
+        return f"the disk is full or a size limit is reached{needed}"
     return os.strerror(code) if code else str(error).splitlines()[0]
 
 

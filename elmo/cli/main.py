@@ -14,6 +14,7 @@ from __future__ import annotations
 import difflib
 import errno
 import importlib
+import io
 import os
 import signal
 import sys
@@ -74,8 +75,37 @@ def _prepare_process() -> None:
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     os.environ.setdefault("GOMP_SPINCOUNT", "0")
     signal.signal(signal.SIGTERM, _exit_on_sigterm)
+    _protect_stderr()
     if sys.stdout is not None and sys.stdout.errors == "strict":
         sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # stdout is a TextIOWrapper
+
+
+def _protect_stderr() -> None:
+    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:  # a closed one; else a result file would take its number
+        pass
+    os.close(descriptor)
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115 (open until the process ends)
+    elif sys.stderr is sys.__stderr__ and isinstance(sys.stderr, io.TextIOWrapper):
+        stderr = sys.stderr
+        sys.stderr = _Stderr(stderr.buffer, encoding=stderr.encoding, errors=stderr.errors, line_buffering=True)
+
+
+class _Stderr(io.TextIOWrapper):
+    """Standard error that is discarded from the first failure on: a full disk loses messages, but no results."""
+
+    def write(self, text: str) -> int:
+        try:
+            return super().write(text)
+        except OSError:
+            _discard(2)
+            return len(text)
+
+    def flush(self) -> None:
+        try:
+            super().flush()
+        except OSError:
+            _discard(2)
 
 
 def _exit_on_sigterm(*_: object) -> NoReturn:
@@ -103,10 +133,10 @@ def _explain(error: BaseException) -> int:
     if isinstance(error, (KeyboardInterrupt, typer.Abort)):
         return _fail("interrupted", 130)
     if isinstance(error, BrokenPipeError):  # the reader of a pipe, for example `head`, has closed it
-        _discard_stdout()
+        _discard(1)
         return 0
     if isinstance(error, OSError) and error.filename is None and error.errno in (errno.ENOSPC, errno.EIO, errno.EBADF):
-        _discard_stdout()
+        _discard(1)
         return _fail(f"standard output cannot be written ({error.strerror})", 1)
     if hasattr(error, "show") and hasattr(error, "exit_code"):  # typer's usage errors; their class is not public
         error.show()
@@ -121,9 +151,9 @@ def _fail(message: str, code: int) -> int:
     return code
 
 
-def _discard_stdout() -> None:
+def _discard(descriptor: int) -> None:
     # buffered output cannot be written; without this the interpreter tries again at exit and prints an error
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    os.dup2(os.open(os.devnull, os.O_WRONLY), descriptor)
 
 
 class _Verbs(TyperGroup):

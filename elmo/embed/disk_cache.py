@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from elmo.errors import DataError
-from elmo.files import atomic_file, explain_write
+from elmo.files import atomic_file, create_mapped, explain_write
 
 
 def cache_path(folder: Path, identity: Mapping[str, Any], sentences: Iterable[Sequence[str]]) -> Path:
@@ -31,10 +31,9 @@ def cached_array(path: Path, shape: tuple[int, ...], fill: Callable[[np.ndarray]
         with explain_write(path):
             path.parent.mkdir(parents=True, exist_ok=True)
         with atomic_file(path) as partial:
-            mapped = np.lib.format.open_memmap(partial, mode="w+", dtype=np.float16, shape=shape)
+            mapped = create_mapped(partial, np.float16, shape)
             fill(mapped)
-            mapped.flush()
-            del mapped
+            del mapped  # `atomic_file` syncs it
     try:
         array: np.ndarray = np.load(path, mmap_mode="r", allow_pickle=False)
     except (OSError, ValueError, EOFError) as error:

@@ -72,7 +72,7 @@ class Embedder:
     """A frozen biLM that turns text into vectors. `elmo.load` makes one; any BiLM with its indexer does as well.
 
     Weights are laid out for speed at first use and word vectors are cached: after a change of the model's weights,
-    make a new embedder.
+    make a new embedder. In a process that is forked afterwards, torch uses one thread.
     """
 
     def __init__(

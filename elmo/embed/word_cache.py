@@ -6,7 +6,9 @@ where the LSTMs read tens of thousands of tokens.
 
 from __future__ import annotations
 
+import os
 import threading
+import weakref
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from itertools import chain, count
@@ -20,6 +22,18 @@ from elmo.text.indexer import Indexer
 # one word's vector (P,); numpy rows are faster to make and to stack than tensors
 Vector = TypeVar("Vector", bound=Tensor | np.ndarray)
 _LONGEST_KEY = 64  # characters; a longer token is stored under its row of ids, so that keys do not fill the memory
+
+
+_caches: weakref.WeakSet[WordCache[Any]] = weakref.WeakSet()
+
+
+def _renew_locks() -> None:
+    for cache in list(_caches):
+        cache._renew_lock()
+
+
+if hasattr(os, "register_at_fork"):  # a lock that another thread of the parent holds is never released in the child
+    os.register_at_fork(after_in_child=_renew_locks)
 
 
 class WordEncoder(Protocol[Vector]):
@@ -43,7 +57,7 @@ class WordCache(Generic[Vector]):
         self._indexer, self.capacity = indexer, capacity
         self._vectors: OrderedDict[str | bytes, Vector] = OrderedDict()
         self._boundaries: list[Vector] = []
-        self._lock = threading.Lock()
+        self._renew_lock()
 
     def __getstate__(self) -> dict[str, Any]:
         # a copy in another process starts with an empty cache; locks cannot be pickled
@@ -51,7 +65,7 @@ class WordCache(Generic[Vector]):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        self._lock = threading.Lock()
+        self._renew_lock()
 
     def __len__(self) -> int:
         return len(self._vectors)
@@ -70,8 +84,13 @@ class WordCache(Generic[Vector]):
         return self.encoder.stack([*self._boundary_vectors(), *vectors]), rows
 
     def clear(self) -> None:
-        """Discards all words."""
-        self._vectors.clear()
+        """Discards all words. A lookup in another thread ends first."""
+        with self._lock:
+            self._vectors.clear()
+
+    def _renew_lock(self) -> None:
+        self._lock = threading.Lock()
+        _caches.add(self)
 
     def _boundary_vectors(self) -> list[Vector]:
         if not self._boundaries:

@@ -22,7 +22,7 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, overload
 
 from elmo.errors import ConfigError
-from elmo.kernels.cpu.build import CannotBuild, find_compiler, library_path, processor_level
+from elmo.kernels.cpu.build import CannotBuild, find_compiler, library_path, processor_level, stored_library
 
 if TYPE_CHECKING:  # `elmo doctor` imports this module and must start without numpy and torch
     import numpy as np
@@ -170,12 +170,12 @@ def describe() -> dict[str, str]:
         return {"cpu_kernels": f"{requested_kernels()} (ELMO_KERNELS)"}
     try:
         level = processor_level()
-        path = library_path(level)
-        if not path.exists():
+        path, is_compiled = library_path(level), stored_library(level) is not None
+        if not is_compiled:
             find_compiler()
     except CannotBuild as error:
         return {"cpu_kernels": f"torch: {error}"}
-    when = "compiled" if path.exists() else "will be compiled at first use"
+    when = "compiled" if is_compiled else "will be compiled at first use"
     return {"cpu_kernels": f"{level.name}, {when}", "cpu_kernels_path": str(path)}
 
 

@@ -19,6 +19,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from elmo.errors import WeightsError
+from elmo.files import check_regular
 from elmo.weights import store
 from elmo.weights.allennlp_archive import read_allennlp
 from elmo.weights.archives import unpacked
@@ -78,9 +79,12 @@ def detect(path: Path) -> str:
 
 def _detect_folder(folder: Path) -> str:
     try:
-        names = {p.name for p in folder.iterdir()}
+        paths = sorted(folder.iterdir())
     except OSError as error:
         raise WeightsError(f"{folder}: cannot be read ({error.strerror or error}).") from error
+    for path in paths:
+        check_regular(path, WeightsError)
+    names = {path.name for path in paths}
     if store.TENSORS in names or store.MANIFEST in names:
         return "elmo"
     if "encoder.pkl" in names:

@@ -18,7 +18,7 @@ import numpy as np
 from torch import Tensor
 
 from elmo.errors import ElmoError, WeightsError
-from elmo.files import atomic_file
+from elmo.files import atomic_file, check_regular
 from elmo.model.config import BiLMConfig
 from elmo.weights.names import TensorSpec, extra_names, from_published, match_names, tensor_specs, to_published
 
@@ -28,6 +28,8 @@ HDF5_MAGIC = b"\x89HDF\r\n\x1a\n"
 _MAX_EXPANSION = 50  # declared bytes of the datasets / size of the file
 _FLOAT_BYTES = (2, 4, 8)  # either endianness
 _MAX_NAMES = 10_000
+_FILTERS = {h5py.h5z.FILTER_DEFLATE, h5py.h5z.FILTER_SHUFFLE, h5py.h5z.FILTER_FLETCHER32}
+_SMALL_CHUNK = 1 << 20  # bytes; larger chunks must not be larger than their dataset
 _HEAD = "softmax/"
 
 
@@ -76,6 +78,7 @@ def _published_array(config: BiLMConfig, spec: TensorSpec, tensor: Tensor) -> np
 
 @contextmanager
 def _opened(path: Path) -> Iterator[h5py.File]:
+    check_regular(path, WeightsError)
     try:
         with open(path, "rb") as file:
             magic = file.read(len(HDF5_MAGIC))
@@ -137,6 +140,14 @@ def _check_storage(dataset: h5py.Dataset, name: str, path: Path) -> None:
         raise WeightsError(f"{path}: {name!r} is stored with filter {dataset.compression}; only gzip is supported.")
     if dataset.shape is None:
         raise WeightsError(f"{path}: {name!r} is empty.")
+    properties = dataset.id.get_create_plist()
+    filters = [properties.get_filter(i)[0] for i in range(properties.get_nfilters())]
+    if len(set(filters)) < len(filters) or not _FILTERS.issuperset(filters):
+        raise WeightsError(f"{path}: {name!r} has an unknown filter, or a filter more than once.", "Download it again.")
+    # HDF5 unpacks a whole chunk even if the dataset holds a part of it
+    chunk_bytes = math.prod(dataset.chunks) * dataset.dtype.itemsize if dataset.chunks else 0
+    if chunk_bytes > max(dataset.nbytes, _SMALL_CHUNK):
+        raise WeightsError(f"{path}: {name!r} has {dataset.nbytes:,} bytes, in chunks of {chunk_bytes:,} bytes.")
 
 
 def _check_total(path: Path, datasets: list[h5py.Dataset]) -> None:

@@ -54,9 +54,9 @@ def read_vocab(folder: Path, config: BiLMConfig) -> tuple[str, ...] | None:
     path = next((p for p in names if p.exists()), _only_match(folder, "vocab*.txt*"))
     if path is None:
         return None
-    words = read_words(path)
-    size = config.head.vocab_size if config.head else config.words.num_words if config.words else len(words)
-    if len(words) != size:
+    size = config.head.vocab_size if config.head else config.words.num_words if config.words else None
+    words = read_words(path, size)
+    if size is not None and len(words) != size:
         raise WeightsError(
             f"{path} holds {len(words):,} words; the model has rows for {size:,}.",
             "It belongs to another model: replace it with the vocabulary of this model's training, or remove it.",

@@ -111,7 +111,7 @@ def read_store(path: Path, *, lazy_head: bool = False) -> ModelParts:
     return ModelParts(
         config=config,
         tensors=tensors if lazy or HEAD not in files else tensors | read_head(),
-        vocab=_read_vocab(folder),
+        vocab=_read_vocab(folder, config),
         lexicon=_read_lexicon(folder / LEXICON),
         mixes=mixes,
         card=(folder / CARD).read_text(encoding="utf-8", errors="replace") if (folder / CARD).exists() else "",
@@ -175,9 +175,10 @@ def _read_head(folder: Path, storage: str) -> dict[str, Tensor]:
     return tensors
 
 
-def _read_vocab(folder: Path) -> tuple[str, ...] | None:
+def _read_vocab(folder: Path, config: BiLMConfig) -> tuple[str, ...] | None:
     path = next((p for p in (folder / VOCAB, folder / f"{VOCAB}.xz") if p.exists()), None)
-    return None if path is None else read_words(path)
+    size = config.head.vocab_size if config.head else config.words.num_words if config.words else None
+    return None if path is None else read_words(path, size)
 
 
 def _read_lexicon(path: Path) -> Lexicon | None:

@@ -2,35 +2,69 @@
 
 from __future__ import annotations
 
+import io
+import itertools
 import lzma
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from lzma import LZMAError
 from pathlib import Path
+from typing import IO, cast
 
 from elmo.errors import WeightsError
-from elmo.files import open_bytes
+from elmo.files import check_regular, open_bytes
 
-MAX_BYTES = 1 << 30  # after decompression
+MAX_WORDS = 10_000_000  # where the model does not say how many there are
+MAX_WORD_BYTES = 1 << 16  # of one line
+MAX_BYTES = 256 << 20  # of all lines, after decompression
+MAX_EXPANSION = 200  # times the size of the file, after decompression
+_BYTES_PER_WORD = 256  # on average, at most
+_SMALL = 1 << 20  # bytes that are always accepted
 _SKIPPED_LINE = "!!!MAXTERMID"  # a line in old vocabulary files, which bilm-tf skips
 
 
-def read_words(path: Path) -> tuple[str, ...]:
-    """The stripped lines of a word list; a blank line is an empty word, because a word's id is its line number."""
+def read_words(path: Path, max_words: int | None = None) -> tuple[str, ...]:
+    """The stripped lines of a word list; a blank line is an empty word, because a word's id is its line number.
+
+    More than max_words words, the number of the model's rows, are an error. The memory is bounded by that number and by
+    the size of the file, because a small compressed file can unpack to gigabytes.
+    """
+    check_regular(path, WeightsError)
+    limit = MAX_WORDS if max_words is None else min(max_words, MAX_WORDS)
+    words: list[str] = []
     try:
-        with open_bytes(path) as file:
-            data = file.read(MAX_BYTES + 1)
+        num_bytes = min(MAX_BYTES, _SMALL + _BYTES_PER_WORD * limit, _SMALL + MAX_EXPANSION * path.stat().st_size)
+        with io.BufferedReader(cast(io.RawIOBase, open_bytes(path))) as file:  # gzip's own readline is slow
+            for word in _lines(file, path, num_bytes):
+                if word == _SKIPPED_LINE:
+                    continue
+                if len(words) == limit:
+                    hint = "It belongs to another model, or it is damaged."
+                    raise WeightsError(f"{path} holds more than {limit:,} words.", hint)
+                words.append(word)
     except (OSError, EOFError, zlib.error, LZMAError) as error:
         raise WeightsError(f"{path}: cannot be read as a word list ({str(error)[:200]}).") from error
-    if len(data) > MAX_BYTES:
-        raise WeightsError(f"{path}: more than {MAX_BYTES:,} bytes of words.")
-    try:
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = data[: error.start].count(b"\n") + 1
-        raise WeightsError(f"{path}:{line}: not UTF-8 (byte {error.start}).", "Word lists are UTF-8.") from error
-    words = [line.strip() for line in text.removesuffix("\n").split("\n")] if text else []
-    return tuple(word for word in words if word != _SKIPPED_LINE)
+    return tuple(words)
+
+
+def _lines(file: IO[bytes], path: Path, num_bytes: int) -> Iterator[str]:
+    """The stripped lines of at most num_bytes bytes."""
+    position = 0
+    for number in itertools.count(1):
+        line = file.readline(MAX_WORD_BYTES)
+        if not line:
+            return
+        if not line.endswith(b"\n") and len(line) == MAX_WORD_BYTES:
+            raise WeightsError(f"{path}:{number}: a word of more than {MAX_WORD_BYTES:,} bytes.", "Is it a word list?")
+        try:
+            text = line.decode("utf-8-sig" if number == 1 else "utf-8")
+        except UnicodeDecodeError as error:
+            reason = f"not UTF-8 (byte {position + error.start})"
+            raise WeightsError(f"{path}:{number}: {reason}.", "Word lists are UTF-8.") from error
+        position += len(line)
+        if position > num_bytes:
+            raise WeightsError(f"{path}: more than {num_bytes:,} bytes of words.", "It is damaged, or not a word list.")
+        yield text.strip()
 
 
 def write_words(path: Path, words: Iterable[str]) -> None:

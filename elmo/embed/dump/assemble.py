@@ -13,6 +13,7 @@ from elmo.embed.dump.write_arrays import write_npz, write_safetensors
 from elmo.embed.dump.write_jsonl import write_jsonl
 from elmo.errors import OutputError
 from elmo.files import COMPRESSED, atomic_file
+from elmo.staging import remove_leftovers
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,7 +56,6 @@ def assemble(folder: PartFolder, *, forget_sentences: bool = False, force: bool 
     path, output = folder.target.path, folder.plan["output"]
     paths = [folder.part_path(number) for number in range(counts["blocks"])]
     part_files = PartFiles(paths, folder.plan, folder.layout)
-    _remove_leftovers(path)
     if output["format"] != "jsonl" and not force:  # the size of jsonl is not known in advance
         check_free_space(path, part_files.num_bytes("vectors") + part_files.num_bytes("lines"))
     with atomic_file(path) as partial:
@@ -70,6 +70,7 @@ def finish_result(folder: PartFolder) -> MergeSummary | None:
     counts = folder.counts_of_result()
     if counts is None:
         return None
+    remove_leftovers(folder.target.path)
     folder.remove()
     return _summary(folder, counts)
 
@@ -116,10 +117,3 @@ def _write(partial: Path, part_files: PartFiles, forget_sentences: bool, suffix:
         write_parquet(partial, part_files)
     else:
         write_jsonl(partial, part_files, suffix)
-
-
-def _remove_leftovers(path: Path) -> None:
-    # files of a killed assembly; no other process can be writing them, because the folder is locked
-    for file in path.parent.iterdir():
-        if file.name.startswith(f".{path.name}.") and file.name.endswith(".partial"):
-            file.unlink(missing_ok=True)

@@ -15,6 +15,7 @@ import json
 import logging
 import os
 import re
+import shutil
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, ExitStack, suppress
 from pathlib import Path
@@ -147,7 +148,9 @@ class PartFolder:
 
     def _remove_blocks(self) -> None:
         for path in self.path.iterdir():
-            if path.name not in ("result.json", "plan.json") and not path.name.endswith("lock"):
+            if path.is_dir():  # the staging folder of a process that was killed
+                shutil.rmtree(path, ignore_errors=True)
+            elif path.name not in ("result.json", "plan.json") and not path.name.endswith("lock"):
                 path.unlink(missing_ok=True)
 
     def _check_same_plan(self, earlier: Plan, plan: Plan) -> None:

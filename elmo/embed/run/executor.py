@@ -18,6 +18,7 @@ from elmo.embed.layer_choice import LayerChoice
 from elmo.embed.run.batches import BatchOptions
 from elmo.embed.run.cpu import CpuExecutor
 from elmo.embed.run.cuda import CudaExecutor
+from elmo.embed.run.fork import prepare_for_fork
 from elmo.embed.run.plain import PlainExecutor
 from elmo.embed.states import CarriedState
 from elmo.embed.word_cache import WordCache
@@ -83,6 +84,7 @@ def choose_executor(model: BiLM, indexer: Indexer, *, device: str, dtype: str, c
 
     The CPU kernels round the weights themselves, so the model stays in float32 for them.
     """
+    prepare_for_fork()
     make_gpu = find_kernel("bilm_bulk", device, dtype, model)
     make_cpu = None if make_gpu is not None else find_kernel("bilm", device, dtype, model)
     if dtype == "int8" and make_cpu is None:

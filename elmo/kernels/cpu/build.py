@@ -4,7 +4,8 @@
 
 The digest covers sources and flags, so a new version never loads an old library. The level names the instruction set,
 so machines that share a home folder use different libraries. The library needs only the compiler's own headers: it is
-called through ctypes and works with every version of torch. Compiling takes a few seconds and is logged.
+called through ctypes and works with every version of torch. Compiling takes a few seconds and is logged. A library
+whose checksum is wrong is compiled again; `library_cache` reads and checks the cache.
 """
 
 from __future__ import annotations
@@ -16,14 +17,22 @@ import logging
 import os
 import platform
 import shutil
-import stat
 import subprocess
 import threading
 from dataclasses import dataclass
 from pathlib import Path
 
 from elmo.errors import OutputError
-from elmo.files import atomic_file, cache_home
+from elmo.files import atomic_folder, cache_home
+from elmo.kernels.cpu.library_cache import (
+    CHECKSUM,
+    LIBRARY,
+    Untrusted,
+    check_folders,
+    checksum_line,
+    load_bytes,
+    read_library,
+)
 
 log = logging.getLogger(__name__)
 
@@ -75,7 +84,7 @@ def library_path(level: Level) -> Path:
     for source in sorted([*SOURCES.glob("*.h"), *SOURCES.glob("*.cpp")]):
         digest.update(source.read_bytes())
     digest.update(repr((level, FLAGS)).encode())
-    return cache_folder() / f"{level.name}-{digest.hexdigest()[:16]}" / "kernels.so"
+    return cache_folder() / f"{level.name}-{digest.hexdigest()[:16]}" / LIBRARY
 
 
 def cache_folder() -> Path:
@@ -86,14 +95,22 @@ def cache_folder() -> Path:
     return home / "kernels"
 
 
+def stored_library(level: Level) -> bytes | None:
+    """The compiled library in the cache, checked; None: it must be compiled."""
+    try:
+        return read_library(library_path(level).parent)
+    except (OSError, Untrusted) as error:
+        raise CannotBuild(f"the kernels in the cache are not used: {error}") from error
+
+
 @functools.cache
 def _load(level: Level) -> ctypes.CDLL:
     path = library_path(level)
-    if not path.exists():
-        _compile(level, path)
-    _check_owner(path)
+    data = stored_library(level)
+    if data is None:
+        data = _compile(level, path)
     try:
-        kernels = ctypes.CDLL(str(path))
+        kernels = load_bytes(data)
     except OSError as error:
         raise CannotBuild(f"{path} cannot be loaded ({error})") from error
     if not kernels.elmo_supports() & 1:
@@ -101,19 +118,34 @@ def _load(level: Level) -> ctypes.CDLL:
     return kernels
 
 
-def _compile(level: Level, path: Path) -> None:
+def _compile(level: Level, path: Path) -> bytes:
+    """Compiles the library and stores it with its checksum. Processes that compile at once replace each other's."""
     compiler = find_compiler()
     command = [compiler, *FLAGS, *(f"-m{flag}" for flag in level.flags), str(SOURCES / "bilm.cpp"), "-o"]
-    log.warning("compiling CPU kernels (%s) into %s, once; ELMO_KERNELS=torch avoids it", level.name, path.parent)
+    reason = "the stored ones are damaged" if path.exists() else "once"
+    log.warning("compiling CPU kernels (%s) into %s, %s; ELMO_KERNELS=torch avoids it", level.name, path.parent, reason)
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with atomic_file(path) as partial:  # processes that compile at the same time write the same file
-            done = subprocess.run([*command, str(partial)], capture_output=True, text=True, timeout=COMPILE_TIMEOUT)
+        _make_cache_folder(path.parent.parent)
+        check_folders(path.parent)
+        with atomic_folder(path.parent, overwrite=True) as partial:
+            output = partial / LIBRARY
+            done = subprocess.run([*command, str(output)], capture_output=True, text=True, timeout=COMPILE_TIMEOUT)
             if done.returncode:
                 raise CannotBuild(f"{compiler} failed: {_first_error(done.stderr)}")
-            partial.chmod(0o755)
-    except (OSError, OutputError, subprocess.TimeoutExpired) as error:
+            data = output.read_bytes()
+            (partial / CHECKSUM).write_text(checksum_line(path.parent.name, data), encoding="ascii")
+            for file, mode in ((output, 0o755), (partial / CHECKSUM, 0o644), (partial, 0o755)):  # whatever the umask is
+                file.chmod(mode)
+    except (OSError, OutputError, Untrusted, subprocess.TimeoutExpired) as error:
         raise CannotBuild(f"the kernels could not be compiled into {path.parent} ({error})") from error
+    return data
+
+
+def _make_cache_folder(folder: Path) -> None:
+    home = folder.parent
+    home.parent.mkdir(parents=True, exist_ok=True)
+    home.mkdir(mode=0o755, exist_ok=True)  # not writable by others, whatever the umask is
+    folder.mkdir(mode=0o700, exist_ok=True)
 
 
 def find_compiler() -> str:
@@ -122,13 +154,6 @@ def find_compiler() -> str:
         if name and (path := shutil.which(name)):
             return path
     raise CannotBuild(f"no C++ compiler was found (looked for $CXX, {', '.join(COMPILERS)})")
-
-
-def _check_owner(path: Path) -> None:
-    # the library is code that this process runs: refuse a file that another user could have written
-    status = path.stat()
-    if status.st_uid not in (os.getuid(), 0) or status.st_mode & stat.S_IWOTH:
-        raise CannotBuild(f"{path} belongs to another user or can be written by everyone")
 
 
 def _processor_flags() -> set[str]:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
+from elmo.files import create_mapped
 from elmo.text.chars import BEGIN_SENTENCE, BEGIN_WORD, END_SENTENCE, END_WORD, PAD, boundary_row
 
 _WORDS_PER_BLOCK = 1 << 16
@@ -19,9 +20,7 @@ _WORDS_PER_BLOCK = 1 << 16
 def write_types(folder: Path, words: Sequence[str], bos: int, eos: int, max_chars: int) -> np.ndarray:
     """Writes types.bin, types.npy and type_chars.npy; returns the number of bytes of each word, (num_types,)."""
     sizes: list[int] = []
-    chars = np.lib.format.open_memmap(
-        folder / "type_chars.npy", mode="w+", dtype=np.uint16, shape=(len(words), max_chars)
-    )  # (num_types, C)
+    chars = create_mapped(folder / "type_chars.npy", np.uint16, (len(words), max_chars))  # (num_types, C)
     with open(folder / "types.bin", "wb") as file:
         for start in range(0, len(words), _WORDS_PER_BLOCK):
             encoded = [word.encode() for word in words[start : start + _WORDS_PER_BLOCK]]
@@ -30,8 +29,7 @@ def write_types(folder: Path, words: Sequence[str], bos: int, eos: int, max_char
             chars[start : start + len(encoded)] = char_rows(encoded, max_chars)
     for type_id, boundary in ((bos, BEGIN_SENTENCE), (eos, END_SENTENCE)):
         chars[type_id] = boundary_row(boundary, max_chars)
-    chars.flush()
-    del chars
+    del chars  # `atomic_folder` syncs the file
     lengths = np.array(sizes, dtype=np.int64)
     np.save(folder / "types.npy", np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64))
     return lengths

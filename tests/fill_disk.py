@@ -1,0 +1,96 @@
+"""Runs every writer on disks that are too small, and prints one JSON line per attempt.
+
+    unshare --mount python fill_disk.py FOLDER
+
+It runs in a mount namespace of its own: each attempt gets an empty tmpfs of the given size at FOLDER/disk, and a child
+process, because a writer that maps memory can die by SIGBUS.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import torch
+from tiny_run import settings, write_text
+
+from elmo.embed.disk_cache import cached_array
+from elmo.embed.dump.job import dump
+from elmo.embed.dump.options import DumpOptions
+from elmo.embed.load import load
+from elmo.errors import ElmoError
+from elmo.pretrain.data.prepare import prepare
+from elmo.pretrain.data.prepare_config import PrepareConfig
+from elmo.pretrain.job import pretrain
+from elmo.weights.convert import convert_model
+
+SIZES = (16, 64, 256, 1024, 5000)  # KB
+FORMATS = (".jsonl", ".npz", ".hdf5", ".safetensors", ".parquet")
+
+
+def main() -> None:
+    folder = Path(sys.argv[1])
+    torch.set_num_threads(1)
+    disk = folder / "disk"
+    disk.mkdir()
+    for name, write in writers(folder).items():
+        for size in SIZES:
+            subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}k", "none", disk], check=True)
+            status, message = in_child(lambda write=write: write(disk))
+            left = sorted(path.relative_to(disk).as_posix() for path in disk.rglob("*"))
+            subprocess.run(["umount", disk], check=True)
+            print(json.dumps({"writer": name, "size": size, "status": status, "message": message, "left": left}))
+
+
+def writers(folder: Path) -> dict[str, Callable[[Path], object]]:
+    text = write_text(folder / "text.txt", num_sentences=400)
+    words = folder / "words.txt"
+    words.write_text("\n".join(f"word{i} word{i + 1}" for i in range(6000)) + "\n")
+    embedder = load("tiny-random", device="cpu", tokenizer="whitespace")
+
+    def embed(suffix: str) -> Callable[[Path], object]:
+        options = DumpOptions(block_tokens=500, force=True)  # force: no check of the free space in advance
+        return lambda disk: dump(embedder, text, disk / f"out{suffix}", options)
+
+    def fill(array: np.ndarray) -> None:
+        array[:] = 1.0
+
+    return {
+        "prepare": lambda disk: prepare(PrepareConfig(files=(str(words),)), disk / "out", num_workers=1),
+        "pretrain": lambda disk: pretrain(settings(text), disk / "out", num_workers=1),
+        "convert to elmo": lambda disk: convert_model("tiny-random", disk / "out", target="elmo"),
+        "convert to hdf5": lambda disk: convert_model("tiny-random", disk / "out", target="hdf5"),
+        "cache": lambda disk: cached_array(disk / "cache" / "out.npy", (1000, 3, 64), fill),
+        **{f"embed {suffix}": embed(suffix) for suffix in FORMATS},
+    }
+
+
+def in_child(work: Callable[[], object]) -> tuple[int, str]:
+    """The exit status of a child process (negative: its signal) and the message of its error."""
+    reader, writer = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        code, message = 2, ""
+        try:
+            work()
+            code = 0
+        except ElmoError as error:
+            code, message = 1, str(error)
+        except BaseException as error:
+            message = f"{type(error).__name__}: {error}"
+        finally:
+            os.write(writer, message.encode())
+            os._exit(code)
+    os.close(writer)
+    with open(reader, "rb") as file:
+        message = file.read().decode()
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), message
+
+
+if __name__ == "__main__":
+    main()
