@@ -13,7 +13,7 @@ import logging
 import re
 import tarfile
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
@@ -25,7 +25,7 @@ from elmo.errors import WeightsError
 from elmo.files import parse_json
 from elmo.weights import torch_layout
 from elmo.weights.model_parts import ModelParts
-from elmo.weights.names import from_arrays
+from elmo.weights.names import from_arrays, refuse_extra
 from elmo.weights.options import config_from_options
 from elmo.weights.torch_pickle import read_state_dict
 
@@ -68,7 +68,7 @@ def read_allennlp(path: str | Path) -> ModelParts:
         candidates = [path / name for name in ("model.tar.gz", *_WEIGHTS_NAMES)]
         path = next((candidate for candidate in candidates if candidate.exists()), path)
     model = read_allennlp_arrays(path)
-    config = config_from_options(model.options, str(path))
+    config = config_from_options(model.options, str(path), names=model.arrays)
     config = dataclasses.replace(config, lstm=dataclasses.replace(config.lstm, forget_bias=0.0))  # it is in the biases
     return ModelParts(
         config=config,
@@ -95,17 +95,35 @@ def read_allennlp_arrays(path: str | Path, prefix: str | None = None) -> AllenNL
     files = _archive_files(path) if _is_tar(path) else _Files(weights=path, weights_name=str(path))
     if files.weights is None:
         raise WeightsError(f"{path} holds neither {' nor '.join(_WEIGHTS_NAMES)}.", "Is it an AllenNLP model?")
+    names: list[str] = []  # of all parameters, those of the task as well
+
+    def select(name: str) -> bool:
+        names.append(name)
+        return _PARAMETER.fullmatch(name) is not None
+
     with nullcontext(files.weights) if isinstance(files.weights, Path) else files.weights as weights:
-        state = read_state_dict(weights, files.weights_name, _is_elmo_parameter)
-    prefix = _choose_prefix(state, prefix, str(path))
-    arrays = torch_layout.allennlp_bilm(state, prefix, files.weights_name)
+        state = read_state_dict(weights, files.weights_name, select)
+    prefix = _choose_prefix(state, names, prefix, str(path))
+    tracked = torch_layout.TrackedArrays(state)
+    arrays = torch_layout.allennlp_bilm(tracked, prefix, files.weights_name)
     options = _options(arrays, files.configs, str(path))
+    mixes = _mixes(tracked, prefix, options["lstm"]["n_layers"] + 1, files.weights_name)
+    _refuse_unread(names, set(state) - tracked.unread(), prefix, files.weights_name)
     return AllenNLPArrays(
         options=options,
         arrays={name: np.ascontiguousarray(array) for name, array in arrays.items()},
-        mixes=_mixes(state, prefix, options["lstm"]["n_layers"] + 1, files.weights_name),
+        mixes=mixes,
         prefix=prefix,
     )
+
+
+def _refuse_unread(names: Iterable[str], read: set[str], prefix: str, source: str) -> None:
+    """Refuses parameters of the ELMo or its mixes that were not read; those of the task's other modules are its own."""
+    own = (prefix, prefix.removesuffix("_elmo_lstm.") + "scalar_mix_")
+    not_weights = {prefix + name for name in torch_layout.NOT_WEIGHTS}
+    refuse_extra(source, {name for name in names if name.startswith(own)} - read - not_weights)
+    if prefix + "_word_embedding.weight" in names:
+        log.warning("%s: its cache of word vectors is left out; they are computed from characters", source)
 
 
 def _is_tar(path: Path) -> bool:
@@ -116,10 +134,6 @@ def _is_tar(path: Path) -> bool:
     except OSError as error:
         raise WeightsError(f"{path}: cannot be read ({error.strerror or error}).") from error
     return head[:2] == b"\x1f\x8b" or head[257:262] == b"ustar"
-
-
-def _is_elmo_parameter(key: str) -> bool:
-    return _PARAMETER.fullmatch(key) is not None
 
 
 class _LimitedStream:
@@ -195,7 +209,7 @@ def _copy(content: IO[bytes], size: int, name: str) -> IO[bytes]:
     return copy
 
 
-def _choose_prefix(state: Mapping[str, np.ndarray], prefix: str | None, name: str) -> str:
+def _choose_prefix(state: Mapping[str, np.ndarray], names: Iterable[str], prefix: str | None, name: str) -> str:
     """The requested prefix, or that of the only ELMo; modules shared under two names count once."""
     table = torch_layout.CHAR_TABLE
     prefixes = sorted(key[: -len(table)] for key in state if key.endswith(table))
@@ -204,6 +218,11 @@ def _choose_prefix(state: Mapping[str, np.ndarray], prefix: str | None, name: st
             raise WeightsError(f"{name} has no ELMo under '{prefix}'.", f"It has: {', '.join(prefixes) or 'none'}.")
         return prefix
     if not prefixes:
+        transformer = next((key for key in names if "transformer" in key.lower()), None)
+        if transformer is not None:
+            raise WeightsError(
+                f"{name} is a transformer language model (it has '{transformer[:200]}'); only LSTM models are read."
+            )
         raise WeightsError(f"{name} contains no ELMo: no parameter ends in '{table}'.")
     for other in prefixes[1:]:
         if any(not _equal(state.get(prefixes[0] + key), array) for key, array in _under(state, other).items()):
@@ -257,6 +276,9 @@ def _options(arrays: Mapping[str, np.ndarray], configs: list[tuple[str, bytes]],
     if not fitting:
         log.warning("%s contains no ELMo options: uses clips of 3, relu and 50 characters per word", name)
     options = fitting[0] if fitting else {}
+    for clip in ("cell_clip", "proj_clip"):
+        if options.get("lstm", {}).get(clip) == 0:  # AllenNLP tests `if clip:`, so that 0 is off
+            options = {**options, "lstm": {**options["lstm"], clip: None}}
     return {part: {**defaults[part], **options.get(part, {}), **from_shapes[part]} for part in ("lstm", "char_cnn")}
 
 

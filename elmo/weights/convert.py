@@ -72,6 +72,15 @@ def _differences(parts: ModelParts, target: str, storage: str) -> list[str]:
         differences.append(
             "the forget bias is subtracted from the LSTM biases, as this layout requires; their last bit may differ"
         )
+    lstm = parts.config.lstm
+    if target == "hdf5" and lstm.projects and lstm.cell_dim == lstm.proj_dim:
+        differences.append(
+            "there is an LSTM projection between equal sizes: bilm-tf and simple_elmo ignore it, AllenNLP reads it"
+        )
+    if target == "hdf5" and parts.config.projects_tokens and parts.config.token_dim == lstm.proj_dim:
+        differences.append(
+            "there is a token projection between equal sizes: bilm-tf and simple_elmo ignore it, AllenNLP reads it"
+        )
     if target == "hdf5" and parts.mixes:
         differences.append("the mix weights stored with the model have no place in this layout and are left out")
     return differences

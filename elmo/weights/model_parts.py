@@ -27,6 +27,7 @@ class Lexicon:
 
     chars: Mapping[str, int] | None
     words: Mapping[str, int] | None
+    max_chars: int | None = None  # words are cut to max_chars - 2 characters before both lookups; None: by the config's
 
 
 @dataclass(frozen=True, kw_only=True)
