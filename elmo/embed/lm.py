@@ -21,6 +21,7 @@ from elmo.embed.layer_choice import choose_layers
 from elmo.errors import ConfigError, WeightsError
 from elmo.model.head import Head
 from elmo.text.batch import windows_of
+from elmo.text.chars import replace_surrogates
 from elmo.text.inputs import normalize_input
 from elmo.text.vocab import Vocabulary
 
@@ -163,7 +164,7 @@ class LanguageModel:
         hidden, targets = [], []
         for row, (_, tokens) in enumerate(numbered):
             n = len(tokens)
-            ids = torch.from_numpy(self.vocab.ids(tokens))  # (n,)
+            ids = torch.from_numpy(self.vocab.ids([replace_surrogates(token) for token in tokens]))  # (n,)
             bos, eos = torch.tensor([self.vocab.bos]), torch.tensor([self.vocab.eos])
             hidden += [forward[row, : n + 1], backward[row, 1 : n + 2]]
             targets += [torch.cat([ids, eos]), torch.cat([bos, ids])]

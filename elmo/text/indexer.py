@@ -11,7 +11,15 @@ from typing import Protocol
 
 import numpy as np
 
-from elmo.text.chars import BEGIN_SENTENCE, END_SENTENCE, SPECIAL_TOKENS, boundary_row, encode_token, encode_tokens
+from elmo.text.chars import (
+    BEGIN_SENTENCE,
+    END_SENTENCE,
+    SPECIAL_TOKENS,
+    boundary_row,
+    encode_token,
+    encode_tokens,
+    replace_surrogates,
+)
 from elmo.text.vocab import Vocabulary
 
 
@@ -61,7 +69,7 @@ class WordIndexer:
         self.end = np.array([vocab.eos + 1], dtype=np.int32)
 
     def row(self, token: str) -> np.ndarray:
-        return np.array([self._vocab.id(token) + 1], dtype=np.int32)
+        return np.array([self._vocab.id(replace_surrogates(token)) + 1], dtype=np.int32)
 
 
 class LexiconIndexer:
@@ -82,6 +90,7 @@ class LexiconIndexer:
         self.end = self._make_row("<eos>", ["<eos>"])
 
     def row(self, token: str) -> np.ndarray:
+        token = replace_surrogates(token)
         word = token if self._max_chars is None else token[: self._max_chars - 2]
         return self._make_row(word, list(word))
 
