@@ -9,7 +9,8 @@ gets other vectors the second time. `elmo._elmo_lstm._elmo_lstm.stateful = False
 
 Intended differences: masks are bool as in 2.x; a flat list of words instead of a list of sentences is an error, not a
 batch of letters; models without skip connections can be read; sentence boundaries can be returned for inputs of any
-depth; word ids outside the cached vocabulary are detected by a check, not by an exception; lone surrogates become U+FFFD instead of nothing; nothing is downloaded.
+depth; word ids outside the cached vocabulary are detected by a check, not by an exception; lone surrogates become
+U+FFFD and are not dropped; nothing is downloaded.
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@
 
 The model must have its softmax. The forward model reads `<S>` and the preceding words; the backward model reads `</S>`
 and the following words. A sentence of n words has n + 1 predictions per direction: forward the words and `</S>`,
-backward the words and `<S>`. Words outside the vocabulary count as `<UNK>`.
+backward the words and `<S>`. Words outside the vocabulary count as `<UNK>`. A model with the forward direction only
+has forward predictions only.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ DEFINITION = (
     "words and </S>, backward the words and <S>; words outside the vocabulary count as <UNK>; the mean is geometric, "
     "exp of the mean of both directions' losses; state {state}"
 )
+_FORWARD_ONLY = "; the model has the forward direction only, whose perplexity is the mean"
 _STATES_PER_CALL = 1024  # hidden states that are scored against one block of the vocabulary
 
 
@@ -39,12 +41,19 @@ class Scores:
 
     tokens: list[str]
     forward: np.ndarray  # (n + 1,)
-    backward: np.ndarray  # (n + 1,)
+    backward: np.ndarray | None  # (n + 1,); None: the model has the forward direction only
 
     @property
     def log_prob(self) -> float:
-        """The mean of the sums of both directions."""
+        """The sum over the sentence, the mean of both directions if there are two."""
+        if self.backward is None:
+            return float(self.forward.sum())
         return float((self.forward.sum() + self.backward.sum()) / 2)
+
+    @property
+    def perplexity(self) -> float:
+        """exp of the mean negative log-probability of a prediction; 1 for an empty sentence."""
+        return math.exp(-self.log_prob / max(len(self.forward), 1))
 
 
 @dataclass(frozen=True)
@@ -52,7 +61,7 @@ class Perplexity:
     """The perplexity of a text, with the definition of the measure."""
 
     forward: float
-    backward: float
+    backward: float | None  # None: the model has the forward direction only
     mean: float
     num_words: int
     num_predictions: int  # per direction
@@ -83,8 +92,6 @@ class LanguageModel:
                 f"The softmax has {embedder.model.head.vocab_size:,} words and the vocabulary has {num_words:,}.",
                 "Put the vocabulary of the model's training into its folder as vocab.txt.",
             )
-        if not embedder.model.config.bidirectional:
-            raise ConfigError("Scores need a model with both directions; this model has the forward direction only.")
         self.embedder = embedder
         self.head: Head = embedder.model.head
         self.vocab: Vocabulary = embedder.vocab
@@ -101,34 +108,36 @@ class LanguageModel:
             filled = [i for i, sentence in enumerate(window) if len(sentence)]
             for group, forward, backward in self._states([window[i] for i in filled]):
                 scores |= self._score([(filled[i], window[filled[i]]) for i in group], forward, backward)
-            empty = Scores([], np.zeros(0), np.zeros(0))
+            empty = Scores([], np.zeros(0), np.zeros(0) if self._bidirectional else None)
             yield from (scores.get(i, empty) for i in range(len(window)))
 
     def perplexity(self, sentences: Any) -> Perplexity:
         """The perplexity of all sentences together."""
         forward = backward = 0.0
         predictions = words = unknown = 0
+        both = self._bidirectional
         for scores in self.stream(normalize_input(sentences, self.embedder.tokenize).sentences):
             forward -= float(scores.forward.sum())
-            backward -= float(scores.backward.sum())
+            backward -= 0.0 if scores.backward is None else float(scores.backward.sum())
             predictions += len(scores.forward)
             words += len(scores.tokens)
             unknown += sum(token not in self.vocab for token in scores.tokens)
         count = max(predictions, 1)
         return Perplexity(
             forward=math.exp(forward / count),
-            backward=math.exp(backward / count),
-            mean=math.exp((forward + backward) / (2 * count)),
+            backward=math.exp(backward / count) if both else None,
+            mean=math.exp((forward + backward) / ((2 if both else 1) * count)),
             num_words=words,
             num_predictions=predictions,
             num_unknown=unknown,
-            definition=DEFINITION.format(state=self.embedder.state),
+            definition=DEFINITION.format(state=self.embedder.state) + ("" if both else _FORWARD_ONLY),
         )
 
     def substitutes(self, text: Any, position: int | None = None, *, k: int = 10) -> list[list[Substitute]]:
         """The k most probable words of both directions together at each position (or at one), best first.
 
-        The symbols <S>, </S> and <UNK> are not words and are excluded.
+        A model with the forward direction only predicts from the preceding words alone. The symbols <S>, </S> and
+        <UNK> are not words and are excluded.
         """
         inputs = normalize_input([text] if not isinstance(text, str) else text, self.embedder.tokenize)
         (tokens,) = inputs.sentences
@@ -141,8 +150,8 @@ class LanguageModel:
             positions = range(len(tokens)) if position is None else [position]
             # the forward state before a word predicts it, and so does the backward state after it
             before = torch.stack([forward[0, p] for p in positions])  # (N, P)
-            after = torch.stack([backward[0, p + 2] for p in positions])  # (N, P)
-            values, ids = self.head.best([before, after], k + 3)
+            after = [] if backward is None else [torch.stack([backward[0, p + 2] for p in positions])]  # (N, P)
+            values, ids = self.head.best([before, *after], k + 3)
         symbols = {self.vocab.bos, self.vocab.eos, self.vocab.unk}
         substitutes = []
         for log_probs, word_ids in zip(values.tolist(), ids.tolist(), strict=True):
@@ -151,23 +160,32 @@ class LanguageModel:
             substitutes.append(words[:k])
         return substitutes
 
-    def _states(self, sentences: Sequence[Sequence[str]]) -> Iterator[tuple[np.ndarray, Tensor, Tensor]]:
+    @property
+    def _bidirectional(self) -> bool:
+        return self.embedder.model.config.bidirectional
+
+    def _states(self, sentences: Sequence[Sequence[str]]) -> Iterator[tuple[np.ndarray, Tensor, Tensor | None]]:
         """Batch by batch: the numbers of its sentences and their top-layer states, forward and backward (B, T, P)."""
         P = self.embedder.model.config.lstm.proj_dim
         rows = 1 if self.embedder.state == "carry" else 256  # "carry": one row continues in every sentence
         for group, layers in self.embedder.run(
             sentences, choose_layers("top", self.embedder.num_layers), batch_size=rows
         ):
-            yield group, layers[0, :, :, :P], layers[0, :, :, P:]
+            yield group, layers[0, :, :, :P], layers[0, :, :, P:] if self._bidirectional else None
 
-    def _score(self, numbered: list[tuple[int, Sequence[str]]], forward: Tensor, backward: Tensor) -> dict[int, Scores]:
+    def _score(
+        self, numbered: list[tuple[int, Sequence[str]]], forward: Tensor, backward: Tensor | None
+    ) -> dict[int, Scores]:
         hidden, targets = [], []
         for row, (_, tokens) in enumerate(numbered):
             n = len(tokens)
             ids = torch.from_numpy(self.vocab.ids([replace_surrogates(token) for token in tokens]))  # (n,)
             bos, eos = torch.tensor([self.vocab.bos]), torch.tensor([self.vocab.eos])
-            hidden += [forward[row, : n + 1], backward[row, 1 : n + 2]]
-            targets += [torch.cat([ids, eos]), torch.cat([bos, ids])]
+            hidden.append(forward[row, : n + 1])
+            targets.append(torch.cat([ids, eos]))
+            if backward is not None:
+                hidden.append(backward[row, 1 : n + 2])
+                targets.append(torch.cat([bos, ids]))
         states, target_ids = torch.cat(hidden), torch.cat(targets).to(forward.device)  # (N, P), (N,)
         with torch.inference_mode():
             parts = [
@@ -178,6 +196,8 @@ class LanguageModel:
         scores, start = {}, 0
         for number, tokens in numbered:
             n = len(tokens) + 1
-            scores[number] = Scores(list(tokens), values[start : start + n], values[start + n : start + 2 * n])
-            start += 2 * n
+            both = backward is not None
+            behind = values[start + n : start + 2 * n] if both else None
+            scores[number] = Scores(list(tokens), values[start : start + n], behind)
+            start += 2 * n if both else n
         return scores

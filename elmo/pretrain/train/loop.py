@@ -282,9 +282,10 @@ class _Run:
             records.write(self.step, validation={"reset": reset.to_dict(), "carried": carried.to_dict()})
         distributed.wait_for_all()
         mark = " (best)" if self.since_best == 0 else ""
+        backward = "" if reset.backward is None else f", backward {reset.backward:,.2f}"
         say(
-            f"step {self.step:,}: held-out perplexity, reset {reset.mean:,.2f} (forward {reset.forward:,.2f}, backward "
-            f"{reset.backward:,.2f}), carried {carried.mean:,.2f}{mark}"
+            f"step {self.step:,}: held-out perplexity, reset {reset.mean:,.2f} (forward {reset.forward:,.2f}"
+            f"{backward}), carried {carried.mean:,.2f}{mark}"
         )
 
     def _save(self, records: RunLog | None) -> None:
