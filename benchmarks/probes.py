@@ -119,7 +119,7 @@ def main() -> None:
         for kind in options.only:
             start = time.monotonic()
             record = run_probe(
-                kind, source, [options.data / PROBES[kind].usual_place], limit=options.limit, cache=options.cache,
+                kind, source, [options.data / PROBES[kind].default_path], limit=options.limit, cache=options.cache,
                 show=True, device=options.device,
             )  # fmt: skip
             record["seconds"] = round(time.monotonic() - start, 1)

@@ -1,4 +1,4 @@
-"""The plan of all runs: what comes first, what waits for what, that records meet in the tables; and how data is cut."""
+"""The jobs of the six tasks: order, dependencies, tables from their records; and the preparation of the data."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from elmo.tasks.record import find_records  # noqa: E402
 ALL = jobs.all_jobs(list(jobs.SECONDS), 3, {})
 
 
-def test_every_job_comes_after_what_it_needs_and_has_a_folder_of_its_own():
+def test_every_job_comes_after_the_jobs_it_needs_and_has_its_own_folder():
     names = [job.name for job in ALL]
     assert len(set(names)) == len(names)
     assert all(names.index(needed) < names.index(job.name) for job in ALL for needed in job.needs)
     assert [job.priority for job in ALL] == sorted(job.priority for job in ALL)
 
 
-def test_the_first_seeds_of_all_six_tasks_come_before_anything_else_that_is_reported():
+def test_the_first_seed_of_all_six_tasks_comes_before_other_reported_runs():
     first = [job for job in ALL if job.priority == 1]
     assert {(job.task, job.settings["elmo.mode"]) for job in first} == {
         (task, mode) for task in jobs.SECONDS for mode in ("none", "frozen")
@@ -39,16 +39,16 @@ def test_the_first_seeds_of_all_six_tasks_come_before_anything_else_that_is_repo
 
 
 @pytest.mark.parametrize("task", jobs.SWEPT)
-def test_a_swept_task_has_every_column_of_both_tables_once(task):
+def test_a_task_with_a_sweep_has_every_column_of_both_tables_once(task):
     runs = [job for job in ALL if job.task == task and job.priority in (1, 3) and job.settings["train.seed"] == 0]
     base = jobs.base_of(task).elmo
     with_elmo = [job.settings for job in runs if job.settings["elmo.mode"] != "none"]
-    found = [(s["elmo.layers"], s["elmo.penalty"], s["elmo.place"]) for s in with_elmo]
-    layers = [("top", 0.001, base.place), ("all", 1.0, base.place)]
-    assert sorted(found) == sorted([*layers, *(("all", 0.001, place) for place in ("input", "both", "output"))])
+    variants = [(s["elmo.layers"], s["elmo.penalty"], s["elmo.place"]) for s in with_elmo]
+    table2 = [("top", 0.001, base.place), ("all", 1.0, base.place)]
+    assert sorted(variants) == sorted([*table2, *(("all", 0.001, place) for place in ("input", "both", "output"))])
 
 
-def test_runs_that_choose_a_setting_see_no_test_file_and_the_best_on_dev_is_taken(tmp_path, monkeypatch):
+def test_settings_are_selected_on_dev_in_runs_without_a_test_file(tmp_path, monkeypatch):
     tries = [job for job in ALL if job.name.startswith("tries/")]
     assert tries
     assert not any(job.test for job in tries)
@@ -62,11 +62,11 @@ def test_runs_that_choose_a_setting_see_no_test_file_and_the_best_on_dev_is_take
             }
         },
     )
-    assert jobs.chosen("srl", tmp_path) == {"optim.lr": 1e-3}
-    assert jobs.chosen("ner", tmp_path) == {}
+    assert jobs.selected_setting("srl", tmp_path) == {"optim.lr": 1e-3}
+    assert jobs.selected_setting("ner", tmp_path) == {}
 
 
-def test_every_cell_of_a_swept_task_is_in_its_tables():
+def test_every_cell_of_a_sweep_is_in_its_tables():
     records = find_records([ROOT / "runs" / "six_tasks" / "records"])
     for kind in (LAYERS, PLACES):
         rows = {row.task: row.ours for row in make_rows(kind, records)}
@@ -94,25 +94,25 @@ def test_coref_has_the_mentions_of_one_file_and_the_sentences_of_the_other(tmp_p
         prepare.coref_files(tmp_path)
 
 
-def test_squad_paragraphs_are_on_one_side_and_the_official_dev_file_is_test(tmp_path):
+def test_squad_paragraphs_are_in_one_split_and_the_official_dev_file_is_test(tmp_path):
     articles = [{"title": "a", "paragraphs": [{"context": f"text {n}", "qas": []} for n in range(60)]}]
     (tmp_path / "squad11_train_subset.json").write_text(json.dumps({"data": articles}), encoding="utf-8")
     (tmp_path / "squad11_dev_full.json").write_text('{"data": []}', encoding="utf-8")
     texts = prepare.squad_files(tmp_path)
-    sides = [
-        {p["context"] for article in json.loads(texts[side])["data"] for p in article["paragraphs"]}
-        for side in ("train", "dev")
-    ]
-    assert not sides[0] & sides[1]
-    assert len(sides[0] | sides[1]) == 60
-    assert 1 <= len(sides[1]) <= 15
+    train, dev = (
+        {p["context"] for article in json.loads(texts[split])["data"] for p in article["paragraphs"]}
+        for split in ("train", "dev")
+    )
+    assert not train & dev
+    assert len(train | dev) == 60
+    assert 1 <= len(dev) <= 15
     assert json.loads(texts["test"]) == {"data": []}
 
 
-def test_vectors_keep_what_a_look_up_can_meet(tmp_path):
+def test_selected_vectors_are_those_that_lookups_use(tmp_path):
     path = tmp_path / "some.vec"
     path.write_text("3 2\nParis 0.11 1.0\nparis 0.5 0.5\nthe 0.249 -0.07\n", encoding="utf-8")
-    assert list(prepare.kept_vectors(path, {"Paris", "The"}, 0.1)) == ["Paris 0.1 1\n", "the 0.2 -0.1\n"]
+    assert list(prepare.select_vectors(path, {"Paris", "The"}, 0.1)) == ["Paris 0.1 1\n", "the 0.2 -0.1\n"]
 
 
 def test_the_list_of_jobs_is_printed():

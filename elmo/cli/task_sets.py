@@ -54,7 +54,7 @@ def curve(
     from elmo.files import atomic_file
     from elmo.report import sample_efficiency as efficiency
     from elmo.tasks.config import make_config
-    from elmo.tasks.learning_curve import curve_cells, read_shares
+    from elmo.tasks.learning_curve import learning_curve_cells, read_shares
     from elmo.tasks.sweep import make_plan, train_plan, with_elmo
     from elmo.tasks.task import load_task
 
@@ -62,7 +62,7 @@ def curve(
     out = Path(f"{name}-curve") if out is None else out
     sources = with_elmo(sweep_settings(train, dev, test, elmo, config, device, set_), task, out)
     base = make_config(task, *sources)
-    cells = curve_cells(base, len(task.read(training_file(base.data.train))), fractions, least_updates=updates)
+    cells = learning_curve_cells(base, len(task.read(training_file(base.data.train))), fractions, least_updates=updates)
     if len({cell.settings["data"]["fraction"] for cell in cells}) < 2:
         raise DataError(
             "A curve needs at least two different shares.", "Give more values in --shares, or more training examples."

@@ -1,1 +1,1 @@
-"""Small readers fitted on frozen vectors, to see what each layer knows (paper section 5.3, tables 5 and 6)."""
+"""Probes: small classifiers on frozen vectors that measure what each layer encodes (paper section 5.3)."""

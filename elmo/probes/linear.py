@@ -1,7 +1,7 @@
-"""Linear classifiers on frozen vectors: one for each layer, one for a learned mix, one for all layers side by side.
+"""Linear classifiers on frozen vectors: one per layer, one on a learned mix, one on the concatenation of all layers.
 
-All are fitted in one run over the data: a batch is read once and every classifier takes its step on it, with losses
-that share no parameters. Each keeps the weights of the epoch that did best on the development set.
+All classifiers are trained in the same pass over the data: each batch is read once, and every classifier makes its
+update on it; their losses share no parameters. Each classifier is restored to its best epoch on the development set.
 """
 
 from __future__ import annotations
@@ -17,15 +17,17 @@ from torch import Tensor, nn
 from elmo.errors import ConfigError
 from elmo.progress import Progress
 
-BLOCK = 8192  # words looked at together where no gradient is needed
+BLOCK = 8192  # words per step where no gradient is needed
 
 
 @dataclass(frozen=True, kw_only=True)
 class FitConfig:
-    epochs: int = 12  # most passes over the training words
-    patience: int = 3  # stop when no classifier got better on dev for so many epochs
+    """Training settings of the linear classifiers."""
+
+    epochs: int = 12  # maximum number of passes over the training words
+    patience: int = 3  # epochs without an improvement of any classifier on dev, after which training stops
     batch: int = 512  # words
-    learning_rate: float = 2e-3  # Adam's, falling to zero along a cosine
+    learning_rate: float = 2e-3  # of Adam, with cosine decay to zero
     weight_decay: float = 1e-2  # decoupled
     seed: int = 0
 
@@ -36,39 +38,39 @@ class FitConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Fitted:
-    """What one classifier came to."""
+class FittedView:
+    """The results of one trained classifier."""
 
     view: str  # "0", "1", ..., "mix", "concat"
-    dev: float  # its best score there
-    epoch: int  # when, from 1
-    predictions: np.ndarray  # (N,) label numbers for the test words
-    layer_weights: list[float] | None = None  # of the mix
+    dev: float  # best score on the development set
+    epoch: int  # the epoch of this score, from 1
+    predictions: np.ndarray  # (N,) label ids for the test words
+    layer_weights: list[float] | None = None  # of the mix, after the softmax
 
 
 class View(nn.Module):
-    """Standardised layers (B, L, D) to scores (B, K), through one layer, a mix, or all of them."""
+    """Classifier from standardised layers (B, L, D) to scores (B, K) of K labels; reads one layer, a mix, or all."""
 
     def __init__(self, name: str, num_layers: int, dim: int, num_labels: int, rng: torch.Generator) -> None:
         super().__init__()
         self.name = name
-        wide = dim * (num_layers if name == "concat" else 1)
-        self.weight = nn.Parameter(torch.empty(num_labels, wide).normal_(std=0.01, generator=rng))  # (K, D)
+        input_dim = dim * (num_layers if name == "concat" else 1)
+        self.weight = nn.Parameter(torch.empty(num_labels, input_dim).normal_(std=0.01, generator=rng))  # (K, D or L*D)
         self.bias = nn.Parameter(torch.zeros(num_labels))
         self.mix = nn.Parameter(torch.zeros(num_layers)) if name == "mix" else None  # the paper's s, before its softmax
 
     def forward(self, layers: Tensor) -> Tensor:
         if self.name == "concat":
-            chosen = layers.flatten(1)  # (B, L*D)
+            vectors = layers.flatten(1)  # (B, L*D)
         elif self.mix is not None:
-            chosen = torch.einsum("l,bld->bd", torch.softmax(self.mix, 0), layers)  # gamma is part of the weight
+            vectors = torch.einsum("l,bld->bd", torch.softmax(self.mix, 0), layers)  # (B, D); the weight includes gamma
         else:
-            chosen = layers[:, int(self.name)]  # (B, D)
-        return nn.functional.linear(chosen, self.weight, self.bias)  # (B, K)
+            vectors = layers[:, int(self.name)]  # (B, D)
+        return nn.functional.linear(vectors, self.weight, self.bias)  # (B, K)
 
 
 def view_names(num_layers: int) -> list[str]:
-    """Every layer by its number; with more than one, also their mix and all side by side."""
+    """The number of every layer; for more than one layer also "mix" and "concat"."""
     return [str(layer) for layer in range(num_layers)] + (["mix", "concat"] if num_layers > 1 else [])
 
 
@@ -82,13 +84,13 @@ def fit(
     *,
     device: str = "cpu",
     show: bool | None = None,
-) -> list[Fitted]:
-    """Fits every view on the training words, chooses its epoch on dev, and reads the test words with it."""
+) -> list[FittedView]:
+    """Trains every view on the training words, selects its epoch on dev, and predicts the labels of the test words."""
     features, labels = train
     _, L, D = features.shape
     rng = torch.Generator().manual_seed(config.seed)
     mean, scale = _moments(features)
-    shift, factor = torch.from_numpy(mean).to(device), torch.from_numpy(1 / scale).to(device)  # (L, D)
+    shift, inverse_scale = torch.from_numpy(mean).to(device), torch.from_numpy(1 / scale).to(device)  # (L, D)
     views = [View(name, L, D, num_labels, rng).to(device) for name in view_names(L)]
     parameters = [parameter for view in views for parameter in view.parameters()]
     optimizer = _Adam(parameters, config.weight_decay)
@@ -96,36 +98,40 @@ def fit(
     targets = torch.from_numpy(labels.astype(np.int64)).to(device)
     best: list[tuple[float, int, dict[str, Tensor]]] = [(-1.0, 0, {}) for _ in views]
 
-    def ready(rows: np.ndarray) -> Tensor:
-        return (torch.from_numpy(rows).to(device).float() - shift) * factor  # (B, L, D)
+    def standardize(vectors: np.ndarray) -> Tensor:
+        return (torch.from_numpy(vectors).to(device).float() - shift) * inverse_scale  # (B, L, D)
 
     with Progress("fitting", config.epochs * len(labels), show=show) as progress:
         for epoch in range(1, config.epochs + 1):
-            for chosen in torch.randperm(len(labels), generator=rng).split(config.batch):
-                chosen = chosen.sort().values  # a mapped file is read in order
-                layers = ready(features[chosen.numpy()])
-                losses = [nn.functional.cross_entropy(view(layers), targets[chosen.to(device)]) for view in views]
+            for shuffled in torch.split(torch.randperm(len(labels), generator=rng), config.batch):
+                indices = shuffled.sort().values  # a memory-mapped file is read in order
+                layers = standardize(features[indices.numpy()])
+                losses = [nn.functional.cross_entropy(view(layers), targets[indices.to(device)]) for view in views]
                 gradients = torch.autograd.grad(torch.stack(losses).sum(), parameters)
                 optimizer.step(
                     gradients, config.learning_rate * 0.5 * (1 + math.cos(math.pi * optimizer.t / num_steps))
                 )
-                progress.advance(len(chosen))
-            for number, guesses in enumerate(_predict(views, dev, ready)):
-                if (found := score(guesses)) > best[number][0]:
-                    kept = {name: value.clone() for name, value in views[number].state_dict().items()}
-                    best[number] = (found, epoch, kept)
-            if epoch - max(at for _, at, _ in best) >= config.patience:
+                progress.advance(len(indices))
+            for number, predictions in enumerate(_predict(views, dev, standardize)):
+                if (dev_score := score(predictions)) > best[number][0]:
+                    weights = {name: value.clone() for name, value in views[number].state_dict().items()}
+                    best[number] = (dev_score, epoch, weights)
+            if epoch - max(best_epoch for _, best_epoch, _ in best) >= config.patience:
                 break
-    for view, (_, _, kept) in zip(views, best, strict=True):
-        view.load_state_dict(kept)
+    for view, (_, _, weights) in zip(views, best, strict=True):
+        view.load_state_dict(weights)
     return [
-        Fitted(view=view.name, dev=found, epoch=at, predictions=guesses, layer_weights=_shares(view))
-        for view, (found, at, _), guesses in zip(views, best, _predict(views, test, ready), strict=True)
+        FittedView(
+            view=view.name, dev=dev_score, epoch=best_epoch, predictions=predictions, layer_weights=_mix_weights(view)
+        )
+        for view, (dev_score, best_epoch, _), predictions in zip(
+            views, best, _predict(views, test, standardize), strict=True
+        )
     ]
 
 
 class _Adam:
-    """Adam with decoupled weight decay on matrices; torch's own takes seconds to import what it does not need here."""
+    """Adam with decoupled weight decay on matrices; importing torch.optim would take seconds."""
 
     def __init__(self, parameters: Sequence[Tensor], weight_decay: float) -> None:
         self.parameters, self.weight_decay, self.t = parameters, weight_decay, 0
@@ -145,28 +151,31 @@ class _Adam:
 
 
 def _moments(features: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and deviation of each number of each layer, (L, D), in bounded memory."""
+    """Mean and standard deviation of each dimension of each layer, (L, D), in bounded memory."""
     total = np.zeros(features.shape[1:])
     squares = np.zeros(features.shape[1:])
     for block in _blocks(features):
-        wide = block.astype(np.float64)
-        total += wide.sum(0)
-        squares += (wide**2).sum(0)
+        values = block.astype(np.float64)
+        total += values.sum(0)
+        squares += (values**2).sum(0)
     mean = total / len(features)
     variance = np.maximum(squares / len(features) - mean**2, 0.0)
     return mean.astype(np.float32), np.sqrt(variance + 1e-8).astype(np.float32)
 
 
-def _predict(views: Sequence[View], features: np.ndarray, ready: Callable[[np.ndarray], Tensor]) -> list[np.ndarray]:
+def _predict(
+    views: Sequence[View], features: np.ndarray, standardize: Callable[[np.ndarray], Tensor]
+) -> list[np.ndarray]:
+    """The predicted label ids of each view, (N,)."""
     with torch.inference_mode():
-        found = [[view(layers).argmax(-1).cpu() for view in views] for layers in map(ready, _blocks(features))]
-    return [torch.cat([row[number] for row in found]).numpy() for number in range(len(views))]
+        blocks = [[view(layers).argmax(-1).cpu() for view in views] for layers in map(standardize, _blocks(features))]
+    return [torch.cat([block[number] for block in blocks]).numpy() for number in range(len(views))]
 
 
 def _blocks(features: np.ndarray) -> Iterator[np.ndarray]:
     for start in range(0, len(features), BLOCK):
-        yield np.array(features[start : start + BLOCK])  # a copy: what is mapped may not be written to
+        yield np.array(features[start : start + BLOCK])  # a copy: a memory-mapped array may be read-only
 
 
-def _shares(view: View) -> list[float] | None:
-    return None if view.mix is None else [round(share, 4) for share in torch.softmax(view.mix.detach(), 0).tolist()]
+def _mix_weights(view: View) -> list[float] | None:
+    return None if view.mix is None else [round(weight, 4) for weight in torch.softmax(view.mix.detach(), 0).tolist()]

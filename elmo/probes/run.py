@@ -1,4 +1,4 @@
-"""The probes by name: what each is given, where its data usually lies, and one way to run any of them."""
+"""The list of probes with their data, and one function that runs any of them."""
 
 from __future__ import annotations
 
@@ -18,38 +18,32 @@ from elmo.probes.wsd import probe_wsd
 
 @dataclass(frozen=True, kw_only=True)
 class Probe:
-    """One kind of probe."""
+    """Description of one kind of probe."""
 
-    what: str
-    data: str  # what its paths are
-    usual_place: str  # below a folder that holds the data of all
+    data: str  # which paths it expects
+    default_path: str  # below a folder with the data of all probes
 
 
 PROBES = {
-    "pos": Probe(
-        what="part of speech, linear classifier",
-        data="a CoNLL-U treebank: train, dev and test; a folder; or how their names begin",
-        usual_place="pos/en_ewt",
+    "pos": Probe(  # part of speech, linear classifier
+        data="a CoNLL-U treebank: train, dev and test; a folder; or their common prefix",
+        default_path="pos/en_ewt",
     ),
-    "ner": Probe(
-        what="named entities, linear classifier",
-        data="IOB2 files: train, dev and test; a folder; or how their names begin",
-        usual_place="ner/uner_en_ewt",
+    "ner": Probe(  # named entities, linear classifier
+        data="IOB2 files: train, dev and test; a folder; or their common prefix",
+        default_path="ner/uner_en_ewt",
     ),
-    "wsd": Probe(
-        what="word senses, nearest average",
+    "wsd": Probe(  # word senses, nearest average vector
         data="a folder with SemCor, Evaluation_Datasets and WordNet's index.sense",
-        usual_place="wsd",
+        default_path="wsd",
     ),
-    "wic": Probe(
-        what="word in context, threshold of a cosine",
+    "wic": Probe(  # word in context, threshold on a cosine
         data="a folder with train.data.txt, train.gold.txt, dev.data.txt and dev.gold.txt",
-        usual_place="wic/wic",
+        default_path="wic/wic",
     ),
-    "similarity": Probe(
-        what="likeness of words in context, correlation with people's judgements",
+    "similarity": Probe(  # similarity of words in context, correlation with human judgements
         data="a file of judged pairs: context, context, score; SCWS's ratings; CoSimLex",
-        usual_place="similarity/ratings.txt",
+        default_path="similarity/ratings.txt",
     ),
 }
 
@@ -59,14 +53,14 @@ def run_probe(
     source: VectorSource,
     paths: Sequence[str | Path],
     *,
-    column: str = "xpos",  # of pos: xpos or upos
-    config: FitConfig | None = None,  # of the linear ones
-    limit: int | None = None,  # sentences of each file
-    cache: Path | None = None,  # folder to keep the linear probes' vectors in
-    device: str = "cpu",  # of the linear ones' fitting
+    column: str = "xpos",  # for pos: xpos or upos
+    config: FitConfig | None = None,  # for the linear probes
+    limit: int | None = None,  # sentences per file
+    cache: Path | None = None,  # cache folder for the vectors of the linear probes
+    device: str = "cpu",  # on which the linear probes are trained
     show: bool | None = None,
 ) -> dict[str, Any]:
-    """Runs one probe; its record."""
+    """Runs one probe and returns its record."""
     if kind not in PROBES:
         raise ConfigError(f"There is no probe {kind!r}.", f"Expected one of {', '.join(PROBES)}.")
     if kind in ("pos", "ner"):

@@ -1,7 +1,7 @@
-"""Text with word senses: SemCor, Raganato's evaluation sets, and WordNet's list of senses.
+"""Readers of sense-tagged text: SemCor, the evaluation sets of Raganato et al. (2017), and WordNet's list of senses.
 
-A target is a span of words: multiwords ("took_place", "old age") are split into their words, since no model was
-trained on joined ones, and Penn Treebank's quotes and brackets become plain characters again.
+A target is a span of words: multiword expressions ("took_place", "old age") are split into their words, because no
+model was trained on joined words. The Penn Treebank's quotes and brackets are unescaped.
 """
 
 from __future__ import annotations
@@ -16,22 +16,23 @@ from pathlib import Path
 from elmo.errors import DataError
 from elmo.files import open_bytes
 from elmo.text.lines import read_lines
+from elmo.text.penn_treebank import PTB_BRACKETS
 
-Lemma = tuple[str, str]  # lower-cased, multiwords joined by _; and n, v, a or r
+Lemma = tuple[str, str]  # lemma in lower case with _ between its words, and part of speech: n, v, a or r
 
 POS_OF_KEY = {"1": "n", "2": "v", "3": "a", "4": "r", "5": "a"}  # the digit after % in a sense key
 POS_OF_TAG = {"NOUN": "n", "VERB": "v", "ADJ": "a", "ADV": "r"}
-PLAIN = {"``": '"', "''": '"', "-LRB-": "(", "-RRB-": ")", "-LSB-": "[", "-RSB-": "]", "-LCB-": "{", "-RCB-": "}"}
+_UNESCAPED = {"``": '"', "''": '"', **PTB_BRACKETS}
 
 
 @dataclass(frozen=True)
 class Target:
-    """Words begin..end of a sentence stand for one lemma in one or more of these senses."""
+    """The words begin:end of a sentence, which have one lemma and one or more gold senses."""
 
     begin: int
     end: int
     lemma: Lemma
-    senses: tuple[str, ...]  # WordNet sense keys, any of which is right
+    senses: tuple[str, ...]  # WordNet sense keys, any of which is correct
 
 
 @dataclass(frozen=True)
@@ -43,15 +44,15 @@ class SenseText:
 
 
 def lemma_of(sense: str) -> Lemma:
-    """The lemma a sense key belongs to: took_place%2:30:00:: to (took_place, v)."""
+    """The lemma of a sense key: took_place%2:30:00:: has the lemma (took_place, v)."""
     word, _, rest = sense.partition("%")
     if rest[:1] not in POS_OF_KEY:
-        raise DataError(f"{sense!r} is no WordNet sense key.", "Expected one like bank%1:17:01::.")
+        raise DataError(f"{sense!r} is not a WordNet sense key.", "Expected a key like bank%1:17:01::.")
     return word.lower(), POS_OF_KEY[rest[0]]
 
 
 def read_semcor(path: str | Path, *, limit: int | None = None) -> Iterator[SenseText]:
-    """SemCor's sentences, streamed: JSON lines of [form, lemma, POS, sense keys], or Raganato's XML."""
+    """Yields SemCor's sentences from JSON lines of [form, lemma, POS, sense keys], or from Raganato's XML."""
     if ".xml" in Path(path).suffixes:
         yield from islice(read_raganato(path), limit)
         return
@@ -59,12 +60,12 @@ def read_semcor(path: str | Path, *, limit: int | None = None) -> Iterator[Sense
         try:
             words = [(token[0], token[3] if len(token) > 3 else ()) for token in json.loads(line)["tokens"]]
         except (ValueError, KeyError, IndexError, TypeError) as error:
-            raise DataError(f"{path}:{number}: not a sentence of SemCor as JSON ({error}).") from error
+            raise DataError(f"{path}:{number}: not a JSON line with a SemCor sentence ({error}).") from error
         yield _sense_text((form, [(lemma_of(keys[0]), tuple(keys))] if keys else []) for form, keys in words)
 
 
 def read_raganato(path: str | Path) -> Iterator[SenseText]:
-    """The sentences of NAME.data.xml, with the right senses from NAME.gold.key.txt beside it."""
+    """Yields the sentences of NAME.data.xml, with the gold senses from NAME.gold.key.txt in the same folder."""
     path = Path(path)
     gold_path = path.with_name(path.name.replace(".data.xml", ".gold.key.txt"))
     gold = {line.split()[0]: tuple(line.split()[1:]) for line in read_lines(gold_path) if line.strip()}
@@ -85,7 +86,7 @@ def _word(
         return word.text or "", []
     name = word.get("id", "")
     if name not in gold:
-        raise DataError(f"{path}: the instance {name!r} has no sense in the gold file beside it.")
+        raise DataError(f"{path}: the instance {name!r} has no sense in the gold file of the same folder.")
     lemma = word.get("lemma", "").lower().replace(" ", "_")
     return word.text or "", [((lemma, POS_OF_TAG[word.get("pos", "")]), gold[name])]
 
@@ -93,37 +94,38 @@ def _word(
 def _sense_text(words: Iterable[tuple[str, Sequence[tuple[Lemma, tuple[str, ...]]]]]) -> SenseText:
     tokens: list[str] = []
     targets: list[Target] = []
-    for form, meant in words:
+    for form, lemmas in words:
         begin = len(tokens)
         tokens += split_form(form)
-        targets += [Target(begin, len(tokens), lemma, senses) for lemma, senses in meant]
+        targets += [Target(begin, len(tokens), lemma, senses) for lemma, senses in lemmas]
     return SenseText(tokens, targets)
 
 
 def split_form(form: str) -> list[str]:
-    """The words of a form as running text has them; never empty."""
-    if form in PLAIN:
-        return [PLAIN[form]]
+    """Splits a form into its words as they are written in running text; never empty."""
+    if form in _UNESCAPED:
+        return [_UNESCAPED[form]]
     return form.replace("_", " ").split() or [form or "_"]
 
 
 class WordNet:
-    """The senses of each lemma in WordNet's own order, from index.sense: the first is the one used most."""
+    """The senses of each lemma in WordNet's order, from index.sense: the first is the most frequent."""
 
     def __init__(self, senses: dict[Lemma, list[str]]) -> None:
         self.senses = senses
 
-    def first(self, lemma: Lemma) -> str | None:
-        found = self.senses.get(lemma)
-        return found[0] if found else None
+    def first_sense(self, lemma: Lemma) -> str | None:
+        """The most frequent sense of the lemma; None if WordNet does not have the lemma."""
+        senses = self.senses.get(lemma)
+        return senses[0] if senses else None
 
 
 def read_wordnet(path: str | Path) -> WordNet:
-    """WordNet from its file index.sense: sense key, synset, number of the sense, count."""
-    numbered: dict[Lemma, list[tuple[int, str]]] = {}
+    """Reads WordNet's file index.sense; its columns are sense key, synset, sense number and count."""
+    numbered: dict[Lemma, list[tuple[int, str]]] = {}  # (sense number, sense key)
     for number, line in enumerate(read_lines(path), 1):
-        parts = line.split()
-        if len(parts) < 3 or not parts[2].isdigit():
-            raise DataError(f"{path}:{number}: {line[:60]!r} is no line of WordNet's index.sense.")
-        numbered.setdefault(lemma_of(parts[0]), []).append((int(parts[2]), parts[0]))
+        columns = line.split()
+        if len(columns) < 3 or not columns[2].isdigit():
+            raise DataError(f"{path}:{number}: {line[:60]!r} is not a line of WordNet's index.sense.")
+        numbered.setdefault(lemma_of(columns[0]), []).append((int(columns[2]), columns[0]))
     return WordNet({lemma: [key for _, key in sorted(keys)] for lemma, keys in numbered.items()})

@@ -1,6 +1,6 @@
-"""How well cosines of words in context agree with people: Spearman's and Pearson's correlation, layer by layer.
+"""Similarity probe: correlation between cosines of words in context and human judgements, for each layer.
 
-Nothing is fitted. A place of several words has the mean of their vectors.
+Nothing is trained. The vector of several words is the mean of their vectors.
 """
 
 from __future__ import annotations
@@ -10,34 +10,30 @@ from typing import Any
 
 import numpy as np
 
-from elmo.probes.averages import average_names, averages
+from elmo.probes.features import span_vectors
 from elmo.probes.judgements import read_judgements
+from elmo.probes.layer_averages import layer_average_names, layer_averages, pair_cosines
 from elmo.probes.record import probe_record
 from elmo.probes.vector_source import VectorSource
-from elmo.probes.wic import pair_cosines
-from elmo.progress import Progress
 
 
 def probe_similarity(
     source: VectorSource, path: str | Path, *, limit: int | None = None, show: bool | None = None
 ) -> dict[str, Any]:
-    """A record with each view's two correlations, for plain vectors and for centred ones (their common mean away)."""
+    """Returns a record with both correlations of each view, for plain and for centred vectors (minus their mean)."""
     pairs = read_judgements(path, limit=limit)
-    places = [place for pair in pairs for place in pair.places]
-    found = np.zeros((len(places), source.num_layers, source.dim), dtype=np.float32)
-    with Progress("embedding", len(places), unit="contexts", show=show) as progress:
-        for row, layers in enumerate(source.layers(place.tokens for place in places)):  # (L, n, D)
-            found[row] = layers[:, places[row].begin : places[row].end].mean(1)
-            progress.advance(1)
-    vectors = found.reshape(len(pairs), 2, source.num_layers, source.dim)
+    words = [word for pair in pairs for word in pair.words]
+    spans = [(word.begin, word.end) for word in words]
+    vectors = span_vectors(source, [word.tokens for word in words], spans, unit="contexts", show=show)  # (2N, L, D)
+    paired = vectors.reshape(len(pairs), 2, source.num_layers, source.dim)  # (N, 2, L, D)
     scores = np.array([pair.score for pair in pairs])
     views: dict[str, dict[str, Any]] = {}
-    for form, shift in (("plain", np.zeros_like(found[0])), ("centred", found.mean(0))):
-        cosines = pair_cosines(averages(vectors - shift))  # (N, A)
-        for column, name in enumerate(average_names(source.num_layers)):
+    for form, shift in (("plain", np.zeros_like(vectors[0])), ("centred", vectors.mean(0))):
+        cosines = pair_cosines(layer_averages(paired - shift))  # (N, A)
+        for column, name in enumerate(layer_average_names(source.num_layers)):
             values = cosines[:, column]
-            both = {"spearman": spearman(values, scores), "pearson": pearson(values, scores)}
-            views.setdefault(name, {})[form] = both
+            correlations = {"spearman": spearman(values, scores), "pearson": pearson(values, scores)}
+            views.setdefault(name, {})[form] = correlations
     return probe_record(
         kind="similarity",
         source=source,
@@ -49,20 +45,20 @@ def probe_similarity(
 
 
 def pearson(one: np.ndarray, other: np.ndarray) -> float:
-    """The linear correlation; 0 where one side does not vary."""
+    """Pearson's linear correlation; 0 if one side is constant."""
     a, b = one - one.mean(), other - other.mean()
-    length = float(np.linalg.norm(a) * np.linalg.norm(b))
-    return float(a @ b) / length if length > 1e-12 else 0.0
+    norm = float(np.linalg.norm(a) * np.linalg.norm(b))
+    return float(a @ b) / norm if norm > 1e-12 else 0.0
 
 
 def spearman(one: np.ndarray, other: np.ndarray) -> float:
-    """The correlation of ranks; equal values share the mean of their ranks."""
+    """Spearman's rank correlation; equal values get the mean of their ranks."""
     return pearson(ranks(one), ranks(other))
 
 
 def ranks(values: np.ndarray) -> np.ndarray:
-    """Each value's rank from 1, (N,); equal ones have the mean of theirs."""
-    _, which, counts = np.unique(values, return_inverse=True, return_counts=True)
-    ends = np.cumsum(counts)  # the last rank of each different value
-    found: np.ndarray = (ends - (counts - 1) / 2)[which]
-    return found
+    """The rank of each value, from 1, (N,); equal values get the mean of their ranks."""
+    _, indices, counts = np.unique(values, return_inverse=True, return_counts=True)
+    last_ranks = np.cumsum(counts)  # of each distinct value
+    mean_ranks: np.ndarray = (last_ranks - (counts - 1) / 2)[indices]
+    return mean_ranks

@@ -1,4 +1,4 @@
-"""A record as text: what `elmo probe` prints for a person."""
+"""Formats the record of a probe as a text table, as `elmo probe` prints it."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from typing import Any
 
 
 def table(record: Mapping[str, Any]) -> str:
-    """The views of a record, a line each, with the figures that need no vectors below."""
+    """One line per view of the record, followed by the baselines that need no vectors."""
     return {"wsd": _wsd, "wic": _wic, "similarity": _similarity}.get(str(record["probe"]), _tags)(record["scores"])
 
 
 def _tags(scores: Mapping[str, Any]) -> str:
     lines = [f"{'layer':10} {'dev':>7} {'test':>7}  {scores['metric']}"]
     for name, row in scores["views"].items():
-        shares = row.get("layer_weights")
-        note = f"  epoch {row['epoch']}" + (f", weights {' '.join(f'{s:.2f}' for s in shares)}" if shares else "")
+        weights = row.get("layer_weights")
+        note = f"  epoch {row['epoch']}" + (f", weights {' '.join(f'{w:.2f}' for w in weights)}" if weights else "")
         lines.append(f"{name:10} {row['dev']:7.2f} {row['test']:7.2f}{note}")
     lines.append(f"{'usual tag':10} {scores['usual_tag']['dev']:7.2f} {scores['usual_tag']['test']:7.2f}")
     return "\n".join(lines)
@@ -29,28 +29,28 @@ def _wsd(scores: Mapping[str, Any]) -> str:
         lines.append(f"{title:22}" + "".join(f"{row[name]:7.1f}" for name in columns) + note)
 
     for name, forms in scores["views"].items():
-        shares = forms["plain"].get("layer_weights")
-        weights = f", weights {' '.join(f'{share:.2f}' for share in shares)}" if shares else ""
-        line(name, forms["plain"], f"   {forms['plain']['no_back_off']:.1f} without back-off{weights}")
+        weights = forms["plain"].get("layer_weights")
+        note = f", weights {' '.join(f'{weight:.2f}' for weight in weights)}" if weights else ""
+        line(name, forms["plain"], f"   {forms['plain']['no_back_off']:.1f} without back-off{note}")
         if "tuned" in forms:
-            line(f"{name} tuned", forms["tuned"], _choice(forms["tuned"]))
+            line(f"{name} tuned", forms["tuned"], _tuned_note(forms["tuned"]))
     line("WordNet first sense", scores["wordnet_first_sense"])
     line("SemCor most frequent", scores["semcor_most_frequent"])
     return "\n".join(lines)
 
 
-def _choice(tuned: Mapping[str, Any]) -> str:
-    beyond = f"; {tuned['ALL_but_dev']:.1f} on the other sets" if "ALL_but_dev" in tuned else ""
-    return f"   {tuned['form']}, prior {tuned['prior']}{beyond}"
+def _tuned_note(tuned: Mapping[str, Any]) -> str:
+    other_sets = f"; {tuned['ALL_but_dev']:.1f} on the other sets" if "ALL_but_dev" in tuned else ""
+    return f"   {tuned['form']}, prior {tuned['prior']}{other_sets}"
 
 
 def _wic(scores: Mapping[str, Any]) -> str:
     splits = list(scores["always_same"])
-    heads = "".join(f"{split:>8}" for split in splits)
-    lines = [f"{'layer':10}{heads}   centred{heads[8:]}"]
+    header = "".join(f"{split:>8}" for split in splits)
+    lines = [f"{'layer':10}{header}   centred{header[8:]}"]
     for name, forms in scores["views"].items():
-        both = ["".join(f"{forms[form][split]:8.2f}" for split in splits) for form in ("plain", "centred")]
-        lines.append(f"{name:10}{both[0]}  {both[1]}")
+        plain, centred = ("".join(f"{forms[form][split]:8.2f}" for split in splits) for form in ("plain", "centred"))
+        lines.append(f"{name:10}{plain}  {centred}")
     lines.append(f"{'all same':10}" + "".join(f"{scores['always_same'][split]:8.2f}" for split in splits))
     return "\n".join(lines)
 
@@ -59,6 +59,6 @@ def _similarity(scores: Mapping[str, Any]) -> str:
     names = ("spearman", "pearson")
     lines = [f"{'layer':10}" + "".join(f"{name:>10}" for name in names) + "   centred" + f"{'pearson':>10}"]
     for view, forms in scores["views"].items():
-        figures = [forms[form][name] for form in ("plain", "centred") for name in names]
-        lines.append(f"{view:10}" + "".join(f"{figure:10.3f}" for figure in figures))
+        correlations = [forms[form][name] for form in ("plain", "centred") for name in names]
+        lines.append(f"{view:10}" + "".join(f"{correlation:10.3f}" for correlation in correlations))
     return "\n".join(lines)

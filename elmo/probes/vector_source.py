@@ -1,6 +1,6 @@
-"""Where a probe's vectors come from: anything that gives every layer of every word of tokenised sentences, in order.
+"""Sources of the vectors that probes read: a biLM or static word vectors, behind one protocol.
 
-The probes know nothing else of a model, so a biLM, static word vectors and other people's models stand side by side.
+Probes use nothing else of a model, so they can compare a biLM with static word vectors and with other models.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from elmo.text.word2vec_format import as_vector, vector_lines
 
 
 class VectorSource(Protocol):
-    """Frozen vectors for words in sentences."""
+    """Frozen vectors of all layers for the words of tokenised sentences."""
 
     @property
     def name(self) -> str: ...
@@ -33,20 +33,22 @@ class VectorSource(Protocol):
     def dim(self) -> int: ...
 
     def layers(self, sentences: Iterable[Sequence[str]]) -> Iterator[np.ndarray]:
-        """(L, n, D) for each sentence, in order, without holding them all."""
+        """Yields (L, n, D) for each sentence of n words, in order, one sentence at a time."""
         ...
 
     def identity(self) -> dict[str, Any]:
-        """What goes into a record to tell these vectors from all others."""
+        """The fields of a record that identify these vectors."""
         ...
 
 
 class ModelVectors:
-    """All layers of a biLM; each sentence on its own, whatever came before it."""
+    """All layers of a biLM; each sentence is embedded independently of the previous ones."""
 
     def __init__(self, embedder: Embedder) -> None:
         if embedder.state == "carry":
-            raise ConfigError("Probes were asked for with state 'carry'.", "Use reset or warm: sentences stand alone.")
+            raise ConfigError(
+                "The embedder has state 'carry'; probes embed each sentence independently.", "Use reset or warm."
+            )
         self.embedder = embedder
 
     @property
@@ -66,7 +68,7 @@ class ModelVectors:
 
     @functools.cached_property
     def _sha256(self) -> str:
-        return model_checksum(self.embedder)  # asked for with every text, over all weights
+        return model_checksum(self.embedder)  # reads all weights, so it is computed once
 
     def identity(self) -> dict[str, Any]:
         return {
@@ -81,10 +83,13 @@ class ModelVectors:
 
 
 class StaticVectors:
-    """One vector a word whatever its context: a single layer. Unknown words are tried in lower case, then are zero."""
+    """One vector per word, independent of the context: a single layer.
 
-    def __init__(self, table: Mapping[str, int], matrix: np.ndarray, *, name: str = "", sha256: str = "") -> None:
-        self._rows, self.matrix, self._name, self._sha256 = table, matrix, name, sha256
+    A word that is not in the table is looked up in lower case; if it is still missing, its vector is zero.
+    """
+
+    def __init__(self, rows: Mapping[str, int], matrix: np.ndarray, *, name: str = "", sha256: str = "") -> None:
+        self._rows, self.matrix, self._name, self._sha256 = rows, matrix, name, sha256
 
     @property
     def name(self) -> str:
@@ -100,21 +105,21 @@ class StaticVectors:
 
     @property
     def words(self) -> list[str]:
-        """The words, in the order of the matrix's rows."""
+        """The words, in the order of the rows of the matrix."""
         return list(self._rows)
 
     def row(self, word: str) -> int | None:
-        """The word's row of the matrix, or that of its lower case; None: it has neither."""
+        """The row of the word in the matrix, or of its lower-case form; None if the table has neither."""
         return self._rows.get(word, self._rows.get(word.lower()))
 
     def layers(self, sentences: Iterable[Sequence[str]]) -> Iterator[np.ndarray]:
         for sentence in sentences:
-            found = np.zeros((1, len(sentence), self.dim), dtype=np.float32)  # (1, n, D)
-            for place, word in enumerate(sentence):
+            vectors = np.zeros((1, len(sentence), self.dim), dtype=np.float32)  # (1, n, D)
+            for position, word in enumerate(sentence):
                 row = self.row(word)
                 if row is not None:
-                    found[0, place] = self.matrix[row]
-            yield found
+                    vectors[0, position] = self.matrix[row]
+            yield vectors
 
     def identity(self) -> dict[str, Any]:
         return {
@@ -127,21 +132,21 @@ class StaticVectors:
 
 
 def read_static_vectors(path: str, *, limit: int | None = None) -> StaticVectors:
-    """Vectors in word2vec's or GloVe's text format: a word and its numbers a line, the line of counts optional.
+    """Reads vectors in word2vec's or GloVe's text format: one word and its numbers per line; the header is optional.
 
-    With `limit` only the first so many words, which such files order by frequency. Of a word given twice the first
-    counts.
+    `limit` is the maximum number of words; such files are usually sorted by frequency. If a word occurs twice, its
+    first vector is used.
     """
     rows: dict[str, int] = {}
     vectors: list[np.ndarray] = []
     digest = hashlib.sha256()
 
-    def digested() -> Iterator[str]:
+    def hashed_lines() -> Iterator[str]:
         for line in read_lines(path):
             digest.update(line.encode() + b"\n")
             yield line
 
-    for number, word, numbers in vector_lines(digested(), path):
+    for number, word, numbers in vector_lines(hashed_lines(), path):
         if word in rows:
             continue
         rows[word] = len(vectors)
@@ -149,5 +154,5 @@ def read_static_vectors(path: str, *, limit: int | None = None) -> StaticVectors
         if limit is not None and len(vectors) >= limit:
             break
     if not vectors:
-        raise DataError(f"{path}: no vectors were found.", "Expected word2vec's text format, not its binary one.")
+        raise DataError(f"{path}: the file has no vectors.", "Expected word2vec's text format, not its binary format.")
     return StaticVectors(rows, np.stack(vectors), name=Path(path).name, sha256=digest.hexdigest())

@@ -1,12 +1,12 @@
-"""Word in context: do two sentences use a word in the same sense? A cosine and a threshold for each layer.
+"""Word-in-context probe: do two sentences use a word in the same sense? A threshold on a cosine, for each layer.
 
-The threshold is the one that is right most often on the training pairs; accuracy is on the development pairs (the test
-pairs' answers are withheld; where they lie beside the data they are scored, too).
+The threshold is the one with the highest accuracy on the training pairs; it is scored on the development pairs. The
+test pairs are scored too if their answers are in the folder; the published data set does not include them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -15,67 +15,71 @@ from typing import Any
 import numpy as np
 
 from elmo.errors import ConfigError, DataError
-from elmo.probes.averages import average_names, averages
+from elmo.probes.features import span_vectors
+from elmo.probes.layer_averages import layer_average_names, layer_averages, pair_cosines
 from elmo.probes.record import probe_record
 from elmo.probes.vector_source import VectorSource
-from elmo.progress import Progress
 from elmo.text.lines import read_lines
 
 
 @dataclass(frozen=True)
 class Pair:
-    """A word's place in each of two sentences, and whether it means the same."""
+    """The position of a word in each of two sentences, and whether it has the same sense."""
 
     sentences: tuple[list[str], list[str]]
-    places: tuple[int, int]
+    positions: tuple[int, int]
     same: bool
 
 
 def read_wic(data_path: str | Path, *, limit: int | None = None) -> list[Pair]:
-    """The pairs of NAME.data.txt (word, POS, places, two sentences) with their answers in NAME.gold.txt."""
+    """Reads the pairs of NAME.data.txt (word, POS, positions, two sentences) and their answers in NAME.gold.txt."""
     data_path = Path(data_path)
     gold_path = data_path.with_name(data_path.name.replace(".data.", ".gold."))
     lines, answers = list(read_lines(data_path)), [line.strip() for line in read_lines(gold_path)]
     if len(lines) != len(answers) or not lines:
         raise DataError(f"{data_path} has {len(lines)} pairs and {gold_path.name} {len(answers)} answers.")
     return [
-        _pair(data_path, number, *both)
-        for number, both in islice(enumerate(zip(lines, answers, strict=True), 1), limit)
+        _parse_pair(data_path, number, line, answer)
+        for number, (line, answer) in islice(enumerate(zip(lines, answers, strict=True), 1), limit)
     ]
 
 
-def _pair(path: Path, number: int, line: str, answer: str) -> Pair:
-    parts = line.split("\t")
-    places = parts[2].split("-") if len(parts) == 5 else []
-    if len(places) != 2 or not all(place.isdigit() for place in places) or answer not in ("T", "F"):
-        raise DataError(f"{path}:{number}: expected word, POS, places, two sentences (with tabs), and T or F.")
-    sentences = parts[3].split(), parts[4].split()
-    if any(int(place) >= len(sentence) for place, sentence in zip(places, sentences, strict=True)):
-        raise DataError(f"{path}:{number}: the place {parts[2]} lies outside of a sentence.")
-    return Pair(sentences, (int(places[0]), int(places[1])), answer == "T")
+def _parse_pair(path: Path, number: int, line: str, answer: str) -> Pair:
+    columns = line.split("\t")
+    positions = columns[2].split("-") if len(columns) == 5 else []
+    if len(positions) != 2 or not all(position.isdigit() for position in positions) or answer not in ("T", "F"):
+        raise DataError(
+            f"{path}:{number}: expected word, POS, positions and two sentences, separated by tabs; and T or F."
+        )
+    sentences = columns[3].split(), columns[4].split()
+    if any(int(position) >= len(sentence) for position, sentence in zip(positions, sentences, strict=True)):
+        raise DataError(f"{path}:{number}: the position {columns[2]} is outside a sentence.")
+    return Pair(sentences, (int(positions[0]), int(positions[1])), answer == "T")
 
 
 def probe_wic(
     source: VectorSource, folder: str | Path, *, limit: int | None = None, show: bool | None = None
 ) -> dict[str, Any]:
-    """A record with each view's threshold and accuracy in percent, for plain and for centred vectors."""
+    """Returns a record with the threshold and the accuracy (percent) of each view, for plain and centred vectors."""
     folder = Path(folder)
     files = {split: folder / f"{split}.data.txt" for split in ("train", "dev")}
     if (folder / "test.gold.txt").exists():
         files["test"] = folder / "test.data.txt"
     if not folder.is_dir():
-        raise ConfigError(f"{folder} is no folder.", "Give the one with train.data.txt and dev.data.txt.")
+        raise ConfigError(f"{folder} is not a folder.", "Give the folder with train.data.txt and dev.data.txt.")
     pairs = {split: read_wic(path, limit=limit) for split, path in files.items()}
-    vectors = {split: target_vectors(source, pairs[split], show) for split in files}  # (N, 2, L, D)
+    vectors = {split: word_vectors(source, pairs[split], show) for split in files}  # (N, 2, L, D)
     same = {split: np.array([pair.same for pair in pairs[split]]) for split in files}
     centre = vectors["train"].mean(axis=(0, 1))  # (L, D)
     views: dict[str, dict[str, Any]] = {}
     for form, shift in (("plain", np.zeros_like(centre)), ("centred", centre)):
-        cosines = {split: pair_cosines(averages(vectors[split] - shift)) for split in files}  # (N, A)
-        for column, name in enumerate(average_names(source.num_layers)):
+        cosines = {split: pair_cosines(layer_averages(vectors[split] - shift)) for split in files}  # (N, A)
+        for column, name in enumerate(layer_average_names(source.num_layers)):
             threshold = best_threshold(cosines["train"][:, column], same["train"])
-            right = {split: 100.0 * np.mean((cosines[split][:, column] >= threshold) == same[split]) for split in files}
-            views.setdefault(name, {})[form] = {**right, "threshold": threshold}
+            accuracies = {
+                split: 100.0 * np.mean((cosines[split][:, column] >= threshold) == same[split]) for split in files
+            }
+            views.setdefault(name, {})[form] = {**accuracies, "threshold": threshold}
     return probe_record(
         kind="wic",
         source=source,
@@ -90,39 +94,26 @@ def probe_wic(
     )
 
 
-def target_vectors(source: VectorSource, pairs: Sequence[Pair], show: bool | None = None) -> np.ndarray:
-    """Both occurrences' layers of every pair, (N, 2, L, D)."""
-
-    def sentences() -> Iterator[list[str]]:
-        for pair in pairs:
-            yield from pair.sentences
-
-    places = [place for pair in pairs for place in pair.places]
-    found = np.zeros((len(places), source.num_layers, source.dim), dtype=np.float32)
-    with Progress("embedding", len(places), unit="sentences", show=show) as progress:
-        for row, layers in enumerate(source.layers(sentences())):  # (L, n, D)
-            found[row] = layers[:, places[row]]
-            progress.advance(1)
-    return found.reshape(len(pairs), 2, source.num_layers, source.dim)
+def word_vectors(source: VectorSource, pairs: Sequence[Pair], show: bool | None = None) -> np.ndarray:
+    """The layers of both occurrences of the word of every pair, (N, 2, L, D)."""
+    sentences = [sentence for pair in pairs for sentence in pair.sentences]
+    spans = [(position, position + 1) for pair in pairs for position in pair.positions]
+    vectors = span_vectors(source, sentences, spans, show=show)  # (2N, L, D)
+    return vectors.reshape(len(pairs), 2, source.num_layers, source.dim)
 
 
 def best_threshold(cosines: np.ndarray, same: np.ndarray) -> float:
-    """The threshold t for which `cosine >= t` agrees with `same` most often; midway between two cosines."""
+    """The threshold t for which `cosine >= t` agrees with `same` most often; halfway between two cosines."""
     order = np.argsort(cosines, kind="stable")
-    ranked, truth = cosines[order], same[order]
-    # with the threshold before place k, the first k are called different and the rest the same
-    right = np.concatenate([[0], np.cumsum(~truth)]) + np.concatenate([np.cumsum(truth[::-1])[::-1], [0]])
-    allowed = np.concatenate([[True], ranked[1:] > ranked[:-1], [True]])  # equal cosines go together
-    best = int(np.argmax(np.where(allowed, right, -1)))
+    sorted_cosines, sorted_same = cosines[order], same[order]
+    # a threshold before index k predicts "different" for the first k pairs and "same" for the others
+    num_correct = np.concatenate([[0], np.cumsum(~sorted_same)]) + np.concatenate(
+        [np.cumsum(sorted_same[::-1])[::-1], [0]]
+    )
+    is_allowed = np.concatenate([[True], sorted_cosines[1:] > sorted_cosines[:-1], [True]])  # not between equal cosines
+    best = int(np.argmax(np.where(is_allowed, num_correct, -1)))
     if best == 0:
-        return float(ranked[0]) - 1e-3
-    if best == len(ranked):
-        return float(ranked[-1]) + 1e-3
-    return float(ranked[best - 1] + ranked[best]) / 2
-
-
-def pair_cosines(views: np.ndarray) -> np.ndarray:
-    """Of each pair's two sides, (N, 2, A, D) to (N, A)."""
-    unit = views / np.maximum(np.linalg.norm(views, axis=-1, keepdims=True), 1e-9)
-    found: np.ndarray = np.einsum("nad,nad->na", unit[:, 0], unit[:, 1])
-    return found
+        return float(sorted_cosines[0]) - 1e-3
+    if best == len(sorted_cosines):
+        return float(sorted_cosines[-1]) + 1e-3
+    return float(sorted_cosines[best - 1] + sorted_cosines[best]) / 2

@@ -1,4 +1,4 @@
-"""Which examples sit together: like sizes, a little chance, all decided by seed and epoch so that a run can go on."""
+"""Assigns examples to batches of similar size; seed and epoch determine the random order, so a run can be resumed."""
 
 from __future__ import annotations
 
@@ -8,26 +8,29 @@ import numpy as np
 
 
 def plan_epoch(sizes: Sequence[int], batch_size: int, *, seed: int, epoch: int, max_tokens: int = 0) -> list[list[int]]:
-    """Every example once, in batches of like size, in random order. The same seed and epoch give the same plan.
+    """The batches of one epoch, as indices of examples: every example once, similar sizes together, in random order.
 
-    `max_tokens` bounds the padded size of a batch (its count times its largest); one example may be larger.
+    The same seed and epoch give the same plan. `max_tokens` limits the padded size of a batch (number of examples times
+    largest size); an example larger than the limit is a batch of its own.
     """
-    chance = np.random.default_rng((seed, epoch))
-    jitter = chance.uniform(0.9, 1.1, len(sizes))  # neighbours change from epoch to epoch
-    order = np.argsort((np.asarray(sizes) + chance.uniform(0, 1, len(sizes))) * jitter, kind="stable")
-    batches = group(order.tolist(), sizes, batch_size, max_tokens)
-    return [batches[i] for i in chance.permutation(len(batches))]
+    rng = np.random.default_rng((seed, epoch))
+    jitter = rng.uniform(0.9, 1.1, len(sizes))  # changes the neighbours from epoch to epoch
+    order = np.argsort((np.asarray(sizes) + rng.uniform(0, 1, len(sizes))) * jitter, kind="stable")
+    batches = split_into_batches(order.tolist(), sizes, batch_size, max_tokens)
+    return [batches[i] for i in rng.permutation(len(batches))]
 
 
-def group(order: Sequence[int], sizes: Sequence[int], batch_size: int, max_tokens: int = 0) -> list[list[int]]:
-    """Cuts an order into batches."""
+def split_into_batches(
+    order: Sequence[int], sizes: Sequence[int], batch_size: int, max_tokens: int = 0
+) -> list[list[int]]:
+    """Splits a sequence of indices into consecutive batches within the limits."""
     batches: list[list[int]] = []
-    widest = 0
-    for number in order:
-        widest = max(widest, sizes[number])
-        full = not batches or len(batches[-1]) == batch_size
-        if full or (max_tokens and widest * (len(batches[-1]) + 1) > max_tokens):
+    largest = 0
+    for index in order:
+        largest = max(largest, sizes[index])
+        is_full = not batches or len(batches[-1]) == batch_size
+        if is_full or (max_tokens and largest * (len(batches[-1]) + 1) > max_tokens):
             batches.append([])
-            widest = sizes[number]
-        batches[-1].append(number)
+            largest = sizes[index]
+        batches[-1].append(index)
     return batches

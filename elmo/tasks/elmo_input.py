@@ -1,11 +1,13 @@
-"""What a task model reads for each token: word vector, characters, ELMo; and ELMo once more at its encoder's output.
+"""The input of a task model: word vectors, characters and ELMo; and ELMo again at the output of its encoder.
 
-Stands between TokenBatch and every task's network (paper section 3.3). The biLM is frozen, and its layers come with the
-batch, or it learns along and is a part of this module. Two places have two mixes over one pass of the biLM.
+It converts a TokenBatch to the vectors that every task's network reads (paper section 3.3). A frozen biLM's layers are
+part of the batch; a tuned biLM is part of this module and is trained with the task. Input and output have separate
+mixes over the same layers.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,12 +18,12 @@ from elmo.embed.embedder import Embedder
 from elmo.model.mix import ScalarMix
 from elmo.tasks.config import RunConfig
 from elmo.tasks.layers.char_cnn import CharCNN
-from elmo.tasks.tokens import TokenBatch
+from elmo.tasks.token_batch import TokenBatch
 
 
 @dataclass(frozen=True)
 class Embedded:
-    """vectors (B, T, dim) for the encoder, mask (B, T), and the biLM's layers (L+1, B, T, D) for its output or None."""
+    """The input of the encoder: vectors (B, T, dim), mask (B, T), and layers (L+1, B, T, D) for its output, or None."""
 
     vectors: Tensor
     mask: Tensor
@@ -29,7 +31,7 @@ class Embedded:
 
 
 class TokenInputs(nn.Module):
-    """Concatenates what the settings ask for. `dim` is the input's width, `output_dim` what `at_output` adds."""
+    """Concatenates the inputs that the settings enable; `dim` is their width, `output_dim` what `at_output` adds."""
 
     def __init__(
         self,
@@ -39,7 +41,7 @@ class TokenInputs(nn.Module):
         input_mix: ScalarMix | None = None,
         output_mix: ScalarMix | None = None,
         elmo_dim: int = 0,
-        bilm: nn.Module | None = None,  # learns along; None: layers come with the batch
+        bilm: nn.Module | None = None,  # a tuned biLM; None: the layers are in the batch
         word_dropout: float = 0.0,
     ) -> None:
         super().__init__()
@@ -54,22 +56,22 @@ class TokenInputs(nn.Module):
         )
 
     def forward(self, tokens: TokenBatch) -> Embedded:
-        """Vectors of padding are zero."""
-        parts = []
+        """The vectors of the tokens; vectors of padding are zero."""
+        inputs = []
         if self.words is not None:
-            parts.append(self.word_dropout(self.words(tokens.words)))  # (B, T, words)
+            inputs.append(self.word_dropout(self.words(tokens.word_ids)))  # (B, T, word dim)
         if self.chars is not None:
-            assert tokens.chars is not None
-            parts.append(self.chars(tokens.chars))  # (B, T, chars)
+            assert tokens.char_ids is not None
+            inputs.append(self.chars(tokens.char_ids))  # (B, T, F)
         layers = self._layers(tokens)
         if self.input_mix is not None:
             assert layers is not None
-            parts.append(self.input_mix(layers, tokens.mask))  # (B, T, D)
-        vectors = torch.cat([part.float() for part in parts], dim=-1)  # (B, T, dim)
+            inputs.append(self.input_mix(layers, tokens.mask))  # (B, T, D)
+        vectors = torch.cat([vector.float() for vector in inputs], dim=-1)  # (B, T, dim)
         return Embedded(vectors * tokens.mask[:, :, None], tokens.mask, layers if self.output_mix is not None else None)
 
     def at_output(self, encoded: Tensor, embedded: Embedded) -> Tensor:
-        """[encoded; ELMo] (B, T, H + output_dim) with the second mix, or `encoded` as it is."""
+        """[encoded; ELMo] (B, T, H + output_dim) with the output mix; without an output mix `encoded` itself."""
         if self.output_mix is None:
             return encoded
         assert embedded.layers is not None
@@ -77,39 +79,40 @@ class TokenInputs(nn.Module):
         return torch.cat([encoded, mixed.to(encoded.dtype)], dim=-1)
 
     def penalty(self) -> Tensor | float:
-        """lambda * ||w||^2 of the mixes, for the loss."""
+        """The regularisation term of the mixes, lambda * ||w||^2, for the loss."""
         return sum((mix.penalty() for mix in (self.input_mix, self.output_mix) if mix is not None), start=0.0)
 
     def mixes(self) -> dict[str, dict[str, object]]:
-        """Softmax-normalised weights and gamma by place, for the record (paper Figure 2)."""
-        places = {"input": self.input_mix, "output": self.output_mix}
+        """The softmax-normalised weights and gamma of each mix, for the record (paper Figure 2)."""
+        mixes = {"input": self.input_mix, "output": self.output_mix}
         return {
             place: {"weights": mix.layer_weights().tolist(), "gamma": mix.gamma.item()}
-            for place, mix in places.items()
+            for place, mix in mixes.items()
             if mix is not None
         }
 
     def _layers(self, tokens: TokenBatch) -> Tensor | None:
         if self.bilm is None:
             return None if tokens.layers is None else tokens.layers.float()
-        assert tokens.rows is not None
-        layers: Tensor = self.bilm(tokens.rows.long()).layers[:, :, 1:-1]  # (L+1, B, T, D)
-        return layers * tokens.mask[None, :, :, None]  # the mark after a shorter sentence is not a token
+        assert tokens.bilm_char_ids is not None
+        layers: Tensor = self.bilm(tokens.bilm_char_ids.long()).layers[:, :, 1:-1]  # (L+1, B, T, D)
+        return layers * tokens.mask[None, :, :, None]  # the end mark of a shorter sentence is not a token
 
 
-def learning_bilm(embedder: Embedder) -> nn.Module:
-    """The embedder's network, to learn with a task. It loses its softmax, which a task's loss never reaches."""
+def trainable_bilm(embedder: Embedder) -> nn.Module:
+    """The embedder's network with gradients enabled, without its softmax head, which gets no gradient from a task."""
     embedder.model.head = None
     return embedder.model.requires_grad_(True)
 
 
-def make_inputs(config: RunConfig, start: np.ndarray | None, embedder: Embedder | None) -> TokenInputs:
-    """The input part of a model, by the settings. `start` (V, dim): first values of the word table, or None."""
+def make_inputs(config: RunConfig, word_vectors: np.ndarray | None, embedder: Embedder | None) -> TokenInputs:
+    """The input module of a model. `word_vectors` (V, dim) initialise the word embedding; None: no word embedding."""
     words = None
-    if start is not None:
-        words = nn.Embedding.from_pretrained(torch.from_numpy(start), freeze=not config.words.tuned, padding_idx=0)
+    if word_vectors is not None:
+        embedding: Callable[..., nn.Embedding] = nn.Embedding.from_pretrained
+        words = embedding(torch.from_numpy(word_vectors), freeze=not config.words.tuned, padding_idx=0)
     chars = config.chars
-    spell = CharCNN(chars.dim, chars.num_filters, chars.width, chars.dropout) if chars.num_filters else None
+    char_cnn = CharCNN(chars.dim, chars.num_filters, chars.width, chars.dropout) if chars.num_filters else None
     mixes: dict[str, ScalarMix | None] = {"input": None, "output": None}
     elmo = config.elmo
     if embedder is not None:
@@ -121,13 +124,13 @@ def make_inputs(config: RunConfig, start: np.ndarray | None, embedder: Embedder 
                 dropout=elmo.dropout,
                 penalty=elmo.penalty,
             )
-    tuned = embedder is not None and elmo.mode == "tuned"
+    is_tuned = embedder is not None and elmo.mode == "tuned"
     return TokenInputs(
         words=words,
-        chars=spell,
+        chars=char_cnn,
         input_mix=mixes["input"],
         output_mix=mixes["output"],
         elmo_dim=embedder.dim if embedder is not None else 0,
-        bilm=learning_bilm(embedder) if tuned and embedder is not None else None,
+        bilm=trainable_bilm(embedder) if is_tuned and embedder is not None else None,
         word_dropout=config.words.dropout,
     )

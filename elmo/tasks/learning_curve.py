@@ -1,9 +1,9 @@
-"""Sample efficiency (the paper's section 5.4): the same model on shares of its training file, with and without ELMo.
+"""The runs of a learning curve (paper section 5.4): training on shares of the data, with and without ELMo.
 
-Few examples make an epoch of few updates. So that a small share is not merely trained too briefly, its epochs are
-raised until a run makes LEAST_UPDATES updates. It is validated about as often as the whole file, not at the end of each
-of its tiny epochs, and neither stops early nor lowers its rate: after so few updates no score on dev is no sign. On a
-whole file of usual size nothing changes.
+A small share has few updates per epoch. So that it is not undertrained, its number of epochs is raised until a run
+makes at least LEAST_UPDATES updates. Such a run is validated about as often as a run on the whole file, not after each
+of its very short epochs. It does not stop early and does not lower its learning rate, because a dev score of zero after
+so few updates does not mean that training failed. Runs on a whole file of usual size are not changed.
 """
 
 from __future__ import annotations
@@ -20,22 +20,23 @@ LEAST_UPDATES = 300
 
 
 def read_shares(text: str) -> tuple[float, ...]:
-    """Percents with commas between them, as shares in rising order, each once."""
+    """Parses percentages separated by commas into distinct shares in ascending order."""
     try:
-        shares = sorted({round(float(part.strip().removesuffix("%")) / 100, 12) for part in text.split(",")})
+        shares = sorted({round(float(percent.strip().removesuffix("%")) / 100, 12) for percent in text.split(",")})
     except ValueError as error:
-        raise ConfigError(f"--shares is {text!r}.", "Expected percents with commas: 0.1,1,10,100") from error
+        raise ConfigError(f"--shares is {text!r}.", "Expected percentages with commas: 0.1,1,10,100") from error
     if not all(0 < share <= 1 for share in shares):
-        raise ConfigError(f"--shares is {text!r}.", "Expected percents above 0, up to 100.")
+        raise ConfigError(f"--shares is {text!r}.", "Expected percentages above 0, up to 100.")
     return tuple(shares)
 
 
-def curve_cells(
+def learning_curve_cells(
     base: RunConfig, num_examples: int, shares: Sequence[float] = SHARES, *, least_updates: int = LEAST_UPDATES
 ) -> list[Cell]:
-    """Two cells a share, without and with ELMo, smallest share first; shares that leave no example are left out.
+    """Two cells per share, without and with ELMo, in ascending order of shares.
 
-    `num_examples`: of the whole training file.
+    `num_examples` is the size of the whole training file. Shares without any example are skipped, and so are shares
+    with the same number of examples as a smaller one.
     """
     cells = []
     counts: set[int] = set()
@@ -44,17 +45,20 @@ def curve_cells(
         if count < 1 or count in counts:
             continue
         counts.add(count)
-        longer = durations(base, count, least_updates)
+        train_settings = longer_training(base, count, least_updates)
         for side, elmo in (("without", {"mode": "none"}), ("with", {})):
-            settings = {"data": {"fraction": share}, "elmo": elmo, **longer}
+            settings = {"data": {"fraction": share}, "elmo": elmo, **train_settings}
             cells.append(Cell(name=f"share-{100 * share:g}/{side}", settings=settings))
     return cells
 
 
-def durations(base: RunConfig, count: int, least_updates: int = LEAST_UPDATES) -> dict[str, dict[str, int]]:
-    """Settings that give so many examples their updates; none where the base's do."""
+def longer_training(base: RunConfig, count: int, least_updates: int = LEAST_UPDATES) -> dict[str, dict[str, int]]:
+    """Settings with which `count` examples get at least so many updates; empty if the base settings suffice."""
     epochs = math.ceil(least_updates / math.ceil(count / base.train.batch_size))
     if epochs <= base.train.epochs:
         return {}
-    often = max(1, least_updates // base.train.epochs)
-    return {"train": {"epochs": epochs, "patience": epochs, "validate_after": often}, "optim": {"halve_after": 0}}
+    validate_after = max(1, least_updates // base.train.epochs)
+    return {
+        "train": {"epochs": epochs, "patience": epochs, "validate_after": validate_after},
+        "optim": {"halve_after": 0},
+    }

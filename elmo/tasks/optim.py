@@ -1,4 +1,4 @@
-"""How a task model's weights move: optimizer, clipped gradients, a running average of the weights."""
+"""The optimizer of the task models, one update with clipped gradients, and a running average of the weights."""
 
 from __future__ import annotations
 
@@ -11,34 +11,35 @@ from elmo.tasks.config import RunConfig
 
 
 def make_optimizer(model: nn.Module, config: RunConfig) -> torch.optim.Optimizer:
-    """Over all weights that learn; those of a tuned biLM have a rate of their own."""
+    """An optimizer of all trainable weights; the weights of a tuned biLM have their own learning rate."""
     optim = config.optim
-    learning = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
-    bilm = [p for name, p in learning if name.startswith("inputs.bilm.")]
-    own = [p for name, p in learning if not name.startswith("inputs.bilm.")]
-    groups = [{"params": own, "lr": optim.lr}]
-    groups += [{"params": bilm, "lr": config.elmo.lr}] if bilm else []
+    trainable = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
+    bilm_weights = [p for name, p in trainable if name.startswith("inputs.bilm.")]
+    task_weights = [p for name, p in trainable if not name.startswith("inputs.bilm.")]
+    groups = [{"params": task_weights, "lr": optim.lr}]
+    groups += [{"params": bilm_weights, "lr": config.elmo.lr}] if bilm_weights else []
     decay = optim.weight_decay
     if optim.name == "adadelta":
         return torch.optim.Adadelta(groups, rho=optim.rho, weight_decay=decay)
     if optim.name == "sgd":
         return torch.optim.SGD(groups, momentum=0.9, weight_decay=decay)
-    kind = torch.optim.AdamW if optim.name == "adamw" else torch.optim.Adam
-    return kind(groups, weight_decay=decay, fused=True if all(p.is_cuda for _, p in learning) else None)
+    adam = torch.optim.AdamW if optim.name == "adamw" else torch.optim.Adam
+    return adam(groups, weight_decay=decay, fused=True if all(p.is_cuda for _, p in trainable) else None)
 
 
 def update(model: nn.Module, optimizer: torch.optim.Optimizer, loss: Tensor, clip_norm: float) -> Tensor:
-    """One step down the loss's gradient; false, and nothing moves, where it is not finite.
+    """Makes one update; if the gradient is not finite, the weights do not change. Returns whether it is finite.
 
-    The answer (a bool without axes) stays on the device: a fused optimizer finds it there, and nobody waits.
+    The result is a bool tensor without dimensions on the device: a fused optimizer reads it there, without
+    synchronisation.
     """
     optimizer.zero_grad(set_to_none=True)
-    loss.backward()
+    torch.autograd.backward(loss)
     weights = [p for p in model.parameters() if p.grad is not None]
     norm = torch.nn.utils.clip_grad_norm_(weights, clip_norm or math.inf)
     is_finite = norm.isfinite()
     if optimizer.defaults.get("fused"):
-        optimizer.found_inf = (~is_finite).float()  # type: ignore[attr-defined]  # how loss scaling tells it, too
+        optimizer.found_inf = (~is_finite).float()  # type: ignore[attr-defined]  # the interface of torch's GradScaler
         optimizer.step()
     elif is_finite:
         optimizer.step()
@@ -46,7 +47,7 @@ def update(model: nn.Module, optimizer: torch.optim.Optimizer, loss: Tensor, cli
 
 
 class WeightAverage:
-    """Exponential running average of the learning weights; decay 0: the weights themselves."""
+    """Exponential moving average of the trainable weights; with decay 0 it does nothing."""
 
     def __init__(self, model: nn.Module, decay: float) -> None:
         self.decay = decay
@@ -54,18 +55,18 @@ class WeightAverage:
 
     @torch.no_grad()
     def step(self, model: nn.Module, updates: int) -> None:
-        """After update number `updates`; at first the average is short, so that the start is soon forgotten."""
+        """Adds the weights after update number `updates`; the decay is lower at first, to discount initial values."""
         if not self.decay:
             return
         decay = min(self.decay, (1 + updates) / (10 + updates))
         weights = [weight.detach() for name, weight in model.named_parameters() if name in self.values]
-        torch._foreach_lerp_(list(self.values.values()), weights, 1 - decay)  # one launch for all of them
+        torch._foreach_lerp_(list(self.values.values()), weights, 1 - decay)  # one kernel launch for all
 
     @torch.no_grad()
     def swap(self, model: nn.Module) -> None:
-        """The model and the average change places; a second call changes them back."""
+        """Exchanges the weights of the model and the average; a second call exchanges them back."""
         for name, weight in model.named_parameters():
             if name in self.values:
-                held = weight.clone()
+                current = weight.clone()
                 weight.copy_(self.values[name])
-                self.values[name].copy_(held)
+                self.values[name].copy_(current)

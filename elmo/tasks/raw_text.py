@@ -1,4 +1,4 @@
-"""Raw text to a task's examples: its parts, tokens, and, where the task reads sentences, their ends. For `predict`."""
+"""Converts raw text to examples of a task: fields, sentences and tokens. Used by `elmo task predict`."""
 
 from __future__ import annotations
 
@@ -12,23 +12,22 @@ from elmo.text.tokenize import tokenizer
 
 
 def read_raw(task: Task, texts: Iterable[Sequence[str]], tokenizer_name: str = "default") -> list[Any]:
-    """Unlabelled examples of texts, each given as its parts (`task.fields`); empty ones are refused by number.
+    """Unlabelled examples from texts; each text is the list of its fields (`task.fields`), none of them empty.
 
-    For a task of one part, several parts are several texts.
+    For a task with one field, a text of several fields is read as several texts.
     """
     tokenize = tokenizer(tokenizer_name)
     examples = []
-    for number, parts in enumerate(texts, start=1):
-        for fields in [[part] for part in parts] if len(task.fields) == 1 else [parts]:
+    for number, text in enumerate(texts, start=1):
+        for fields in [[field] for field in text] if len(task.fields) == 1 else [text]:
             if len(fields) != len(task.fields) or not all(field.strip() for field in fields):
-                wanted = " and ".join(task.fields)
-                raise DataError(f"Text {number} has {len(fields)} parts; expected {wanted}, none empty.")
-            for ready in _cut(fields, task.by_sentence):
-                examples.append(task.from_text(ready, tokenize))
+                expected = " and ".join(task.fields)
+                raise DataError(f"Text {number} has {len(fields)} fields; expected {expected}, none empty.")
+            for sentence_fields in _by_sentence(fields) if task.by_sentence else [fields]:
+                examples.append(task.from_text(sentence_fields, tokenize))
     return examples
 
 
-def _cut(fields: Sequence[str], by_sentence: bool) -> list[Sequence[str]]:
-    if not by_sentence:
-        return [fields]
+def _by_sentence(fields: Sequence[str]) -> list[list[str]]:
+    """The sentences of the single field, each as the fields of one example."""
     return [[fields[0][start:end]] for start, end in split_sentences(fields[0])]

@@ -1,10 +1,10 @@
-"""A run put together: from settings to data, words, model and batches, or from a finished run's folder back to them.
+"""Creates a run (data, vocabulary, model, batches) from its settings, and opens a finished run from its folder.
 
 RUN/
   config.json         effective settings
-  words.json          known words, label sets, width of the word vectors
-  checkpoint/         while training: what is needed to go on
-  model.safetensors   the weights that were best on dev (a frozen biLM's are not among them)
+  words.json          vocabulary, label sets, dimension of the word vectors
+  checkpoint/         during training: the state that is needed to resume
+  model.safetensors   the weights with the best dev score (without the weights of a frozen biLM)
   record.json         settings, data, scores, mix weights, curve; written last
 """
 
@@ -31,137 +31,146 @@ from elmo.files import atomic_file, sha256_file
 from elmo.tasks.config import RunConfig, make_config
 from elmo.tasks.elmo_input import make_inputs
 from elmo.tasks.layer_cache import LayerSource
-from elmo.tasks.symbols import Symbols, make_symbols, start_vectors
 from elmo.tasks.task import Labels, Task, load_task
-from elmo.tasks.tokens import BatchMaker
+from elmo.tasks.token_batch import BatchMaker
 from elmo.tasks.word_vectors import read_vectors
+from elmo.tasks.word_vocabulary import WordVocabulary, build_vocabulary, initial_vectors
 
 CONFIG, WORDS, WEIGHTS, RECORD = "config.json", "words.json", "model.safetensors", "record.json"
 
 
 @dataclass(frozen=True)
 class Splits:
-    """A task's examples; `train` is what is trained on (a share, phrases), `test` None where there is none."""
+    """The examples of a run; `train` may be a share of the file, or phrases; `test` is None without a test file."""
 
     train: list[Any]
     dev: list[Any]
     test: list[Any] | None
-    about: dict[str, Any]  # of each file: its name, sha256, how many examples
+    about: dict[str, Any]  # by split: path, sha256 and number of examples
 
 
 @dataclass(frozen=True)
 class Run:
-    """All that training, evaluation and prediction share."""
+    """What training, evaluation and prediction share."""
 
     task: Task
     config: RunConfig
-    symbols: Symbols
+    vocabulary: WordVocabulary
     labels: Labels
     word_dim: int
     model: nn.Module  # a TaskModel
     maker: BatchMaker
     embedder: Embedder | None
-    elmo_sha256: str | None  # of the biLM as it was loaded; None: no ELMo
+    elmo_sha256: str | None  # of the biLM as loaded; None without ELMo
     device: torch.device
 
     @property
     def autocast(self) -> torch.autocast:
-        """The precision of products: bfloat16 where asked for, by default on CUDA."""
+        """The precision of matrix products: bfloat16 if the settings choose it, by default on CUDA."""
         precision = self.config.train.precision
-        is_on = precision == "bfloat16" or (precision == "auto" and self.device.type == "cuda")
-        return torch.autocast(self.device.type, torch.bfloat16, enabled=is_on)
+        is_enabled = precision == "bfloat16" or (precision == "auto" and self.device.type == "cuda")
+        return torch.autocast(self.device.type, torch.bfloat16, enabled=is_enabled)
 
 
 def read_splits(task: Task, config: RunConfig) -> tuple[Splits, list[Any]]:
-    """The examples, and the whole of the training file, for labels and words do not depend on the share."""
+    """The examples of the run, and all examples of the training file.
+
+    Labels and vocabulary come from all of them, so that they do not depend on the share.
+    """
     data = config.data
     if not data.train or not data.dev:
         raise ConfigError("Training needs a train and a dev file.", "Give --train FILE --dev FILE.")
-    whole = task.read(Path(data.train))
-    some = whole
+    all_train = task.read(Path(data.train))
+    selected = all_train
     if data.fraction < 1:
-        count = max(1, round(data.fraction * len(whole)))
-        chosen = np.random.default_rng((config.train.seed, len(whole))).permutation(len(whole))[:count]
-        some = [whole[i] for i in sorted(chosen)]
+        count = max(1, round(data.fraction * len(all_train)))
+        indices = np.random.default_rng((config.train.seed, len(all_train))).permutation(len(all_train))[:count]
+        selected = [all_train[i] for i in sorted(indices)]
     dev = task.read(Path(data.dev))
     test = task.read(Path(data.test)) if data.test else None
-    train = task.training_examples(some, config.model)
+    train = task.training_examples(selected, config.model)
     if not train:
-        raise DataError(f"{data.train}: no example is left to train on.", "The [model] settings leave all out.")
+        raise DataError(f"{data.train}: there is no example to train on.", "The [model] settings exclude all examples.")
+    files = (("train", data.train, selected), ("dev", data.dev, dev), ("test", data.test, test))
     about = {
         split: {"path": path, "sha256": sha256_file(path), "examples": len(examples)}
-        for split, path, examples in (("train", data.train, some), ("dev", data.dev, dev), ("test", data.test, test))
+        for split, path, examples in files
         if path and examples is not None
     }
-    return Splits(train=train, dev=dev, test=test, about=about), whole
+    return Splits(train=train, dev=dev, test=test, about=about), all_train
 
 
 def new_run(config: RunConfig, *, show: bool | None = None) -> tuple[Run, Splits]:
-    """Reads the data, numbers words and labels, embeds what a frozen biLM can embed beforehand, makes a fresh model."""
+    """Reads the data, builds vocabulary and labels, creates a model, and computes the layers of a frozen biLM."""
     task = load_task(config.task)
-    splits, whole = read_splits(task, config)
-    labels = task.labels(whole)
-    training = sentences_of(whole)
+    splits, all_train = read_splits(task, config)
+    labels = task.labels(all_train)
+    training = sentences_of(all_train)
     other = sentences_of([*splits.dev, *(splits.test or ())])
-    table = None
+    vectors = None
     if config.words.vectors:
-        wanted = {token for sentence in (*training, *other) for token in sentence}
-        table = read_vectors(config.words.vectors, wanted, config.words.extra)
-    word_dim = table.dim if table is not None else config.words.dim
-    symbols = make_symbols(training, other, table, min_count=config.words.min_count) if word_dim else Symbols(())
-    start = start_vectors(symbols, table, word_dim, config.train.seed) if word_dim else None
-    run = _assemble(task, config, symbols, labels, word_dim, start)
+        data_words = {token for sentence in (*training, *other) for token in sentence}
+        vectors = read_vectors(config.words.vectors, data_words, config.words.extra)
+    word_dim = vectors.dim if vectors is not None else config.words.dim
+    vocabulary, initial = WordVocabulary(()), None
+    if word_dim:
+        vocabulary = build_vocabulary(training, other, vectors, min_count=config.words.min_count)
+        initial = initial_vectors(vocabulary, vectors, word_dim, config.train.seed)
+    run = _assemble(task, config, vocabulary, labels, word_dim, initial)
     source = run.maker.source
     if source is not None:
-        # on disk the whole file's layers serve every share of it
-        train = task.training_examples(whole, config.model) if config.elmo.cache == "disk" else splits.train
-        for part in (train, splits.dev, splits.test or []):
-            source.prepare(sentences_of(part), show=show)
+        # a disk cache of the whole file can be used by runs on any share of it
+        train = task.training_examples(all_train, config.model) if config.elmo.cache == "disk" else splits.train
+        for examples in (train, splits.dev, splits.test or []):
+            source.prepare(sentences_of(examples), show=show)
         if run.device.type == "cuda":
             source.copy_to_device(run.device)
     return run, splits
 
 
-def save_words(folder: Path, run: Run) -> None:
-    """Settings and symbols, so that a finished run can be opened without its data."""
-    values = {"words": run.symbols.words, "labels": dict(run.labels), "word_dim": run.word_dim}
+def save_vocabulary(folder: Path, run: Run) -> None:
+    """Writes settings, vocabulary and labels, so that a finished run can be opened without its data."""
+    values = {"words": run.vocabulary.words, "labels": dict(run.labels), "word_dim": run.word_dim}
     for name, content in ((CONFIG, run.config.to_dict()), (WORDS, values)):
         with atomic_file(folder / name) as partial:
             partial.write_text(json.dumps(content, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
 
 
 def open_run(folder: str | Path, *, device: str | None = None, elmo_model: str | None = None) -> Run:
-    """A finished run with its best weights. `elmo_model`: where the biLM lies now, if not where it lay."""
+    """Opens a finished run with its best weights. `elmo_model` is the biLM's present location, if it was moved."""
     folder = Path(folder)
-    settings, known = read_json(folder / CONFIG), read_json(folder / WORDS)
+    settings, values = read_json(folder / CONFIG), read_json(folder / WORDS)
     task = load_task(str(settings.get("task")))
-    over: dict[str, Any] = {"train": {"device": device}} if device else {}
-    over |= {"elmo": {"model": elmo_model}} if elmo_model else {}
-    config = make_config(task, settings, over)
-    symbols = Symbols(known["words"])
-    labels = {kind: tuple(names) for kind, names in known["labels"].items()}
-    start = np.zeros((len(symbols), known["word_dim"]), dtype=np.float32) if known["word_dim"] else None
-    run = _assemble(task, config, symbols, labels, known["word_dim"], start)
+    overrides: dict[str, Any] = {"train": {"device": device}} if device else {}
+    overrides |= {"elmo": {"model": elmo_model}} if elmo_model else {}
+    config = make_config(task, settings, overrides)
+    vocabulary = WordVocabulary(values["words"])
+    labels = {name: tuple(label_set) for name, label_set in values["labels"].items()}
+    word_dim = values["word_dim"]
+    initial = np.zeros((len(vocabulary), word_dim), dtype=np.float32) if word_dim else None
+    run = _assemble(task, config, vocabulary, labels, word_dim, initial)
     record = read_json(folder / RECORD)
     expected = (record.get("elmo") or {}).get("sha256")
     if config.elmo.mode == "frozen" and run.elmo_sha256 != expected:
         raise ConfigError(
-            f"{config.elmo.model} is not the biLM that {folder} was trained with.", "Name the right one: --elmo MODEL."
+            f"{config.elmo.model} is not the biLM that {folder} was trained with.", "Give the right one: --elmo MODEL."
         )
     try:
         weights = load_file(folder / WEIGHTS)
         run.model.load_state_dict(weights)
     except (OSError, SafetensorError, RuntimeError) as error:
-        raise DataError(f"{folder / WEIGHTS}: not this run's weights ({str(error)[:200]}).") from error
+        raise DataError(f"{folder / WEIGHTS}: not the weights of this run ({str(error)[:200]}).") from error
     run.model.to(run.device).eval()
     return run
 
 
 def sentences_of(examples: Sequence[Any]) -> list[Sequence[str]]:
+    """The sentences of all examples."""
     return [sentence for example in examples for sentence in example.sentences]
 
 
 def read_json(path: Path) -> dict[str, Any]:
+    """Reads a JSON object of a run; DataError if it cannot be read."""
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -175,22 +184,27 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def _assemble(
-    task: Task, config: RunConfig, symbols: Symbols, labels: Labels, word_dim: int, start: np.ndarray | None
+    task: Task,
+    config: RunConfig,
+    vocabulary: WordVocabulary,
+    labels: Labels,
+    word_dim: int,
+    initial: np.ndarray | None,  # values of the word embedding
 ) -> Run:
     device = torch.device(choose_device(config.train.device))
     embedder = load(config.elmo.model, device=str(device)) if config.elmo.used else None
     sha256 = vectors_checksum(embedder) if embedder is not None else None
-    frozen = embedder is not None and config.elmo.mode == "frozen"
+    is_frozen = embedder is not None and config.elmo.mode == "frozen"
     source = None
-    if embedder is not None and sha256 is not None and frozen:
+    if embedder is not None and sha256 is not None and is_frozen:
         source = LayerSource(embedder, sha256, cache=config.elmo.cache, cache_dir=config.elmo.cache_dir)
     torch.manual_seed(config.train.seed)
-    model = task.build(config.model, labels, make_inputs(config, start, embedder)).to(device)
+    model = task.build(config.model, labels, make_inputs(config, initial, embedder)).to(device)
     maker = BatchMaker(
-        symbols,
+        vocabulary,
         labels,
         max_chars=config.chars.max_chars if config.chars.num_filters else 0,
         source=source,
-        indexer=embedder.indexer if embedder is not None and not frozen else None,
+        indexer=embedder.indexer if embedder is not None and not is_frozen else None,
     )
-    return Run(task, config, symbols, labels, word_dim, model, maker, embedder, sha256, device)
+    return Run(task, config, vocabulary, labels, word_dim, model, maker, embedder, sha256, device)

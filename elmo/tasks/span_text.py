@@ -1,29 +1,30 @@
-"""A sentence with spans marked in it, for people and for machines: what ner and srl print."""
+"""Formats a sentence with labelled spans, as text segments and as JSON. Used by ner and srl."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from elmo.tasks.task import Piece
+from elmo.tasks.task import Segment
 from elmo.text.spans import Span
 
 
-def marked_text(tokens: Sequence[str], spans: Iterable[Span]) -> list[Piece]:
-    """The tokens in order, those of each span (in order, none inside another) under its label."""
-    pieces: list[Piece] = []
+def span_segments(tokens: Sequence[str], spans: Iterable[Span]) -> list[Segment]:
+    """The tokens in order; each span (in order, not nested) is a segment with its label."""
+    segments: list[Segment] = []
     end = 0
     for span in spans:
-        pieces += [Piece(" ".join(tokens[end : span.first]))] if span.first > end else []
-        pieces.append(Piece(words_of(tokens, span), span.label))
+        segments += [Segment(" ".join(tokens[end : span.first]))] if span.first > end else []
+        segments.append(Segment(span_text(tokens, span), span.label))
         end = span.last + 1
-    return pieces + ([Piece(" ".join(tokens[end:]))] if end < len(tokens) else [])
+    return segments + ([Segment(" ".join(tokens[end:]))] if end < len(tokens) else [])
 
 
-def span_json(tokens: Sequence[str], span: Span, kind: str) -> dict[str, Any]:
-    """A span as plain values; `kind` is what its label is called there."""
-    return {kind: span.label, "first": span.first, "last": span.last, "text": words_of(tokens, span)}
+def span_json(tokens: Sequence[str], span: Span, label_key: str) -> dict[str, Any]:
+    """A span as plain values; `label_key` is the key of its label."""
+    return {label_key: span.label, "first": span.first, "last": span.last, "text": span_text(tokens, span)}
 
 
-def words_of(tokens: Sequence[str], span: Span) -> str:
+def span_text(tokens: Sequence[str], span: Span) -> str:
+    """The tokens of a span with spaces between them."""
     return " ".join(tokens[span.first : span.last + 1])

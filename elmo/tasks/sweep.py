@@ -1,7 +1,7 @@
-"""A set of runs from one set of settings: layers and places of ELMo (Tables 2 and 3); run again, it goes on.
+"""A set of runs that vary the layers and the places of ELMo (paper Tables 2 and 3); the set can be resumed.
 
-Above the training loop: names each run's folder and its settings, and trains what is not done yet. The tables are made
-from the records by elmo.analysis.
+This module assigns a folder and settings to each run, and trains the runs that are not finished. elmo.report makes the
+tables from the records.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ PLACES = ("input", "both", "output")  # Table 3's columns
 
 @dataclass(frozen=True, kw_only=True)
 class Cell:
-    """One set of settings, to be run with every seed. `name` is its folder below the set's."""
+    """One cell of a table: settings that are run with every seed. `name` is its folder below the folder of the set."""
 
     name: str
     settings: Mapping[str, Any]
@@ -32,77 +32,78 @@ class Cell:
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """Runs in the order in which they are trained: (folder below the set's, its whole settings)."""
+    """Runs in the order of training: (folder below the folder of the set, complete settings)."""
 
     runs: tuple[tuple[str, RunConfig], ...]
 
-    def left(self, out: Path) -> int:
-        """How many are not finished there."""
-        return sum(not (out / name / RECORD).exists() for name, _ in self.runs)
-
 
 def sweep_cells(base: RunConfig, *, layers: bool = True, places: bool = True) -> list[Cell]:
-    """Table 2's four settings at the base's place, and Table 3's three with the base's lambda; those in both once."""
+    """The four cells of Table 2 at the base's place, and the three cells of Table 3 with the base's lambda.
+
+    A cell of both tables is returned once.
+    """
     elmo = base.elmo
-    wanted: list[tuple[str, float, str]] = []
+    variants: list[tuple[str, float, str]] = []  # layers, penalty, place
     if layers:
-        wanted += [("top", elmo.penalty, elmo.place), *(("all", penalty, elmo.place) for penalty in PENALTIES)]
+        variants += [("top", elmo.penalty, elmo.place), *(("all", penalty, elmo.place) for penalty in PENALTIES)]
     if places:
-        wanted += [("all", elmo.penalty, place) for place in PLACES]
+        variants += [("all", elmo.penalty, place) for place in PLACES]
     cells = {"baseline": Cell(name="baseline", settings={"elmo": {"mode": "none"}})} if layers else {}
-    for chosen, penalty, place in wanted:
-        # the last layer alone has no weights to hold together
-        name = f"top-{place}" if chosen == "top" else f"all-{penalty:g}-{place}"
-        cells[name] = Cell(name=name, settings={"elmo": {"layers": chosen, "penalty": penalty, "place": place}})
+    for mixed_layers, penalty, place in variants:
+        # the top layer alone has no mix weights, so the penalty is not part of its name
+        name = f"top-{place}" if mixed_layers == "top" else f"all-{penalty:g}-{place}"
+        cells[name] = Cell(name=name, settings={"elmo": {"layers": mixed_layers, "penalty": penalty, "place": place}})
     return list(cells.values())
 
 
-def make_plan(task: Task, layers: Sequence[Mapping[str, Any]], cells: Sequence[Cell], seeds: int) -> Plan:
-    """Every cell with every seed, checked before anything is trained; all cells of a seed come before the next seed's.
+def make_plan(task: Task, settings: Sequence[Mapping[str, Any]], cells: Sequence[Cell], seeds: int) -> Plan:
+    """Every cell with every seed; all settings are checked here, before anything is trained.
 
-    So a set that is cut short is whole for its first seeds.
+    All cells of a seed come before those of the next seed, so that an interrupted set is complete for its first seeds.
+    Of `settings`, later ones override earlier ones.
     """
-    first = make_config(task, *layers).train.seed
+    first = make_config(task, *settings).train.seed
     return Plan(
         runs=tuple(
-            (f"{cell.name}/seed-{seed}", make_config(task, *layers, cell.settings, {"train": {"seed": seed}}))
+            (f"{cell.name}/seed-{seed}", make_config(task, *settings, cell.settings, {"train": {"seed": seed}}))
             for seed in range(first, first + seeds)
             for cell in cells
         )
     )
 
 
-def with_elmo(layers: Sequence[Mapping[str, Any]], task: Task, out: Path) -> list[Mapping[str, Any]]:
-    """The settings with ELMo on; its layers are kept on disk for all runs of the set unless a cache was chosen."""
-    found: list[Mapping[str, Any]] = list(layers)
-    if not make_config(task, *layers).elmo.used:
-        found.append({"elmo": {"mode": "frozen"}})
-    if not any("cache" in layer.get("elmo", {}) for layer in (task.defaults, *layers)):
-        found.append({"elmo": {"cache": "disk", "cache_dir": str(out / "layers")}})
-    return found
+def with_elmo(settings: Sequence[Mapping[str, Any]], task: Task, out: Path) -> list[Mapping[str, Any]]:
+    """The settings with ELMo enabled, and with a disk cache for all runs of the set unless they choose a cache."""
+    extended: list[Mapping[str, Any]] = list(settings)
+    if not make_config(task, *settings).elmo.used:
+        extended.append({"elmo": {"mode": "frozen"}})
+    if not any("cache" in tables.get("elmo", {}) for tables in (task.defaults, *settings)):
+        extended.append({"elmo": {"cache": "disk", "cache_dir": str(out / "layers")}})
+    return extended
 
 
 def train_plan(plan: Plan, out: str | Path, *, say: Say = lambda line: None, show: bool | None = None) -> list[Any]:
-    """Trains what is left, in order; gives the records of all, each with its place under "path".
+    """Trains the unfinished runs in order; returns the records of all runs, each with its file under "path".
 
-    Whatever cannot be read, and whatever is done but otherwise, is refused before the first training.
+    Before the first training it raises an error for files that cannot be read, and for finished runs with other
+    settings.
     """
     out = Path(out)
     names = [name for name, _ in plan.runs]
     if len(set(names)) != len(names):
-        raise ConfigError("Two runs would lie in one folder.", f"Name each setting once: {', '.join(names)}.")
-    done: dict[str, Any] = {}
-    known: Identities = {}
+        raise ConfigError("Two runs would be in one folder.", f"Name each setting once: {', '.join(names)}.")
+    finished: dict[str, Any] = {}  # records
+    identities: Identities = {}
     for name, config in plan.runs:
         if (out / name / RECORD).exists():
-            done[name] = check_done(out / name, config, known)
+            finished[name] = check_done(out / name, config, identities)
         else:
-            check_ready(config, known)
-    say(f"{len(names)} runs in {out}, {len(done)} of them done")
+            check_ready(config, identities)
+    say(f"{len(names)} runs in {out}, {len(finished)} of them done")
     records = []
     for number, (name, config) in enumerate(plan.runs, start=1):
-        if name not in done:
+        if name not in finished:
             say(f"[{number} of {len(names)}] {name}")
-            done[name] = train(config, out / name, say=say, show=show)
-        records.append({**done[name], "path": str(out / name / RECORD)})
+            finished[name] = train(config, out / name, say=say, show=show)
+        records.append({**finished[name], "path": str(out / name / RECORD)})
     return records

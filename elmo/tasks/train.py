@@ -1,9 +1,9 @@
-"""The one training loop of the six tasks: seeded, early-stopped on dev, resumable to the same end.
+"""The training loop of all six tasks: seeded, with early stopping on dev, resumable with identical results.
 
-Every update draws its chance from the seed and the update's number, and every epoch's batches come from the seed and
-the epoch, so the place in a run is three numbers. The same command goes on where a killed one left off, at its last
-checkpoint; on the CPU the result is the same to the last bit. A checkpoint is written at each validation, or less often
-where writing takes long.
+The random numbers of an update depend only on the seed and the number of the update, and the batches of an epoch only
+on the seed and the epoch, so that three numbers describe the position in a run. The same command resumes a run that was
+killed from its last checkpoint; on the CPU the result is identical bit for bit. A checkpoint is written at each
+validation, or less often if writing is slow.
 """
 
 from __future__ import annotations
@@ -31,52 +31,55 @@ from elmo.tasks.config import RunConfig
 from elmo.tasks.optim import WeightAverage, make_optimizer, update
 from elmo.tasks.predict import evaluate
 from elmo.tasks.record import elmo_identity, run_record
-from elmo.tasks.run import RECORD, WEIGHTS, Run, Splits, new_run, save_words
-from elmo.tasks.tokens import to_device
+from elmo.tasks.run import RECORD, WEIGHTS, Run, Splits, new_run, save_vocabulary
+from elmo.tasks.token_batch import to_device
 from elmo.weights.checkpoint_folder import save_weights
 
-MAX_BAD_UPDATES = 20  # in a row with gradients that are not finite, before giving up
-LOOK_EVERY = 50  # updates whose losses stay on the device before anybody waits for them
-SAVING_SHARE = 0.05  # of the time, at most, goes into checkpoints that are slow to write
-QUICK_SAVE = 0.25  # seconds: what takes less is written at every validation
+MAX_BAD_UPDATES = 20  # consecutive updates with non-finite gradients, after which training is aborted
+READ_LOSSES_EVERY = 50  # updates; until then losses stay on the device, because reading them synchronises
+MAX_SAVING_SHARE = 0.05  # of the time that slow checkpoints may take
+QUICK_SAVE = 0.25  # seconds; a checkpoint that takes less is written at every validation
 
-Say = Callable[[str], None]
+Say = Callable[[str], None]  # prints one line of progress
 
 
 @dataclass
-class Place:
-    """Where a run is: what the next update needs to know besides weights."""
+class TrainingState:
+    """The position in a run and its history: everything that the next update needs besides weights and optimizer."""
 
     epoch: int = 0
-    position: int = 0  # batches of this epoch that are done
+    position: int = 0  # number of finished batches of this epoch
     updates: int = 0
     losses: list[float] = field(default_factory=list)  # since the last validation
-    curve: list[dict[str, Any]] = field(default_factory=list)
+    curve: list[dict[str, Any]] = field(default_factory=list)  # one entry per validation
     best: dict[str, Any] | None = None  # epoch, update, score, dev
-    without_better: int = 0  # validations
-    seconds: float = 0.0
+    without_better: int = 0  # consecutive validations without a better score
+    seconds: float = 0.0  # of training
 
 
 def train(
     config: RunConfig, out: str | Path, *, say: Say = lambda line: None, show: bool | None = None
 ) -> dict[str, Any]:
-    """Trains, or goes on, or finds that all is done; gives the record. Test is scored once, with the best weights."""
+    """Trains a model, or resumes an unfinished run; returns the record. A finished run is not trained again.
+
+    The test file is scored once, with the best weights.
+    """
     out = Path(out)
     if (out / RECORD).exists():
         record = check_done(out, config)
         say(f"{out} is done: {record['metric']} {record['best']['score']:.2f} on dev")
         return record
     check_folder(out)
-    begun = time.monotonic()
+    start = time.monotonic()
     run, splits = new_run(config, show=show)
     with explain_write(out):
         out.mkdir(parents=True, exist_ok=True)
-    prepared = time.monotonic() - begun
+    preparing_seconds = time.monotonic() - start
     say(describe(run, splits))
-    loop = Loop(run, splits, out, say=say, show=show)
+    loop = TrainingLoop(run, splits, out, say=say, show=show)
     loop.run_to_end()
     run.model.load_state_dict(loop.best_weights)
-    place, best = loop.place, loop.place.best
+    state, best = loop.state, loop.state.best
     assert best is not None
     test = evaluate(run, splits.test, show=show) if splits.test is not None else None
     record = run_record(
@@ -85,12 +88,12 @@ def train(
         dev=best["dev"],
         test=test,
         best={key: best[key] for key in ("epoch", "update", "score")},
-        epochs=place.curve[-1]["epoch"],
-        updates=place.updates,
-        curve=place.curve,
-        seconds={"preparing": round(prepared, 2), "training": round(place.seconds, 2)},
+        epochs=state.curve[-1]["epoch"],
+        updates=state.updates,
+        curve=state.curve,
+        seconds={"preparing": round(preparing_seconds, 2), "training": round(state.seconds, 2)},
     )
-    save_words(out, run)
+    save_vocabulary(out, run)
     with atomic_file(out / WEIGHTS) as partial:
         save_weights(partial, loop.best_weights)
     write_record(out / RECORD, record)
@@ -100,170 +103,177 @@ def train(
     return record
 
 
-class Loop:
-    """One run's weights, optimizer and place, and the steps that move them."""
+class TrainingLoop:
+    """The weights, optimizer and state of one run, with updates, validations and checkpoints."""
 
     def __init__(self, run: Run, splits: Splits, out: Path, *, say: Say, show: bool | None) -> None:
         self.run, self.splits, self.out, self.say, self.show = run, splits, out, say, show
         self.model: Any = run.model
         self.optimizer = make_optimizer(run.model, run.config)
         self.average = WeightAverage(run.model, run.config.optim.ema)
-        self.place = Place()
+        self.state = TrainingState()
         self.best_weights: dict[str, Tensor] = {}
-        self._about = {"config": run.config.to_dict(), "data": splits.about, "elmo": elmo_identity(run)}
-        self._bad = 0
-        self._unread: list[Tensor] = []  # (2,) an update: its loss, and whether it moved anything
-        self._saved, self._save_seconds = 0.0, 0.0  # when the last checkpoint was there, and how long it took
+        self._identity = {"config": run.config.to_dict(), "data": splits.about, "elmo": elmo_identity(run)}
+        self._bad_updates = 0  # consecutive updates with non-finite gradients
+        self._unread: list[Tensor] = []  # (2,) per update: its loss, and whether its gradient was finite
+        self._saved_at, self._save_seconds = 0.0, 0.0  # time and duration of the last checkpoint
         self._resume()
 
     def run_to_end(self) -> None:
-        """Updates and validations until the epochs are over or nothing gets better."""
-        train, place = self.run.config.train, self.place
+        """Makes updates and validations until the last epoch, or until the dev score stops improving."""
+        train, state = self.run.config.train, self.state
         sizes = [self.run.task.size(example) for example in self.splits.train]
-        begun, before = time.monotonic(), place.seconds
-        while place.epoch < train.epochs and not self._is_over():
-            plan = plan_epoch(sizes, train.batch_size, seed=train.seed, epoch=place.epoch, max_tokens=train.max_tokens)
-            label = f"epoch {place.epoch + 1}"
+        start, seconds_before = time.monotonic(), state.seconds
+        while state.epoch < train.epochs and not self._is_stopped():
+            plan = plan_epoch(sizes, train.batch_size, seed=train.seed, epoch=state.epoch, max_tokens=train.max_tokens)
+            label = f"epoch {state.epoch + 1}"
             with Progress(label, len(self.splits.train), unit="examples", show=self.show) as progress:
-                progress.done = sum(map(len, plan[: place.position]))
-                for numbers, batch in self._batches(plan[place.position :]):
+                progress.done = sum(map(len, plan[: state.position]))
+                for indices, batch in self._batches(plan[state.position :]):
                     self._update(batch)
-                    progress.advance(len(numbers))
-                    at_end = place.position == len(plan)
+                    progress.advance(len(indices))
+                    at_end = state.position == len(plan)
                     if at_end:
-                        place.epoch, place.position = place.epoch + 1, 0
-                    if (at_end and self._is_due()) or (
-                        train.validate_every and not at_end and place.position % train.validate_every == 0
+                        state.epoch, state.position = state.epoch + 1, 0
+                    if (at_end and self._is_validation_due()) or (
+                        train.validate_every and not at_end and state.position % train.validate_every == 0
                     ):
                         self._read_losses()
-                        place.seconds = before + time.monotonic() - begun
+                        state.seconds = seconds_before + time.monotonic() - start
                         self._validate()
-                        if self._is_over():
+                        if self._is_stopped():
                             break
 
     def _batches(self, plan: list[list[int]]) -> Iterator[tuple[list[int], Any]]:
-        """Each batch's examples by number, and its tensors; the next two are made while one is learned from."""
+        """Yields the indices of the examples of each batch, and the batch; a thread prepares the next two batches."""
 
-        def make(numbers: list[int]) -> Any:
-            examples = [self.splits.train[i] for i in numbers]
+        def make_batch(indices: list[int]) -> Any:
+            examples = [self.splits.train[i] for i in indices]
             return to_device(self.run.task.collate(examples, self.run.maker), self.run.device)
 
-        with ThreadPoolExecutor(max_workers=1) as worker:
-            waiting: deque[tuple[list[int], Future[Any]]] = deque()
-            for numbers in plan:
-                waiting.append((numbers, worker.submit(make, numbers)))
-                if len(waiting) > 2:
-                    first, made = waiting.popleft()
-                    yield first, made.result()
-            for first, made in waiting:
-                yield first, made.result()
+        with ThreadPoolExecutor(max_workers=1) as executor:
+            prefetched: deque[tuple[list[int], Future[Any]]] = deque()
+            for indices in plan:
+                prefetched.append((indices, executor.submit(make_batch, indices)))
+                if len(prefetched) > 2:
+                    first, batch = prefetched.popleft()
+                    yield first, batch.result()
+            for first, batch in prefetched:
+                yield first, batch.result()
 
     def _update(self, batch: Any) -> None:
-        run, place = self.run, self.place
+        run, state = self.run, self.state
         run.model.train()
-        torch.manual_seed(chance_of(run.config.train.seed, place.updates))
+        torch.manual_seed(update_seed(run.config.train.seed, state.updates))
         with run.autocast:
             loss = self.model.loss(batch)
-        moved = update(run.model, self.optimizer, loss + self.model.inputs.penalty(), run.config.optim.clip_norm)
-        self._unread.append(torch.stack([loss.detach().float(), moved.float()]))
-        place.updates += 1
-        place.position += 1
-        self.average.step(run.model, place.updates)
-        if len(self._unread) == LOOK_EVERY:
+        is_finite = update(run.model, self.optimizer, loss + self.model.inputs.penalty(), run.config.optim.clip_norm)
+        self._unread.append(torch.stack([loss.detach().float(), is_finite.float()]))
+        state.updates += 1
+        state.position += 1
+        self.average.step(run.model, state.updates)
+        if len(self._unread) == READ_LOSSES_EVERY:
             self._read_losses()
 
     def _read_losses(self) -> None:
-        """Waits for the device; gives up where update after update could not be made."""
-        found = torch.stack(self._unread).tolist() if self._unread else []
+        """Reads the losses from the device; raises a DataError after too many consecutive non-finite gradients."""
+        losses = torch.stack(self._unread).tolist() if self._unread else []
         self._unread = []
-        for loss, moved in found:
-            if moved:
-                self._bad = 0
-                self.place.losses.append(loss)
+        for loss, is_finite in losses:
+            if is_finite:
+                self._bad_updates = 0
+                self.state.losses.append(loss)
                 continue
-            self._bad += 1
-            if self._bad >= MAX_BAD_UPDATES:
+            self._bad_updates += 1
+            if self._bad_updates >= MAX_BAD_UPDATES:
                 raise DataError(
-                    f"{self._bad} updates in a row had gradients that are not finite.", "Lower optim.lr or clip_norm."
+                    f"{self._bad_updates} consecutive updates had gradients that are not finite.",
+                    "Lower optim.lr or clip_norm.",
                 )
 
     def _validate(self) -> None:
-        run, place, optim = self.run, self.place, self.run.config.optim
+        run, state, optim = self.run, self.state, self.run.config.optim
         self.average.swap(run.model)
         dev = evaluate(run, self.splits.dev)
         score = dev[run.task.metric]
-        loss = sum(place.losses) / len(place.losses) if place.losses else math.nan
-        is_better = place.best is None or score > place.best["score"]
-        epoch = place.epoch if place.position == 0 else place.epoch + 1  # the epoch it belongs to, from 1
+        loss = sum(state.losses) / len(state.losses) if state.losses else math.nan
+        is_better = state.best is None or score > state.best["score"]
+        epoch = state.epoch if state.position == 0 else state.epoch + 1  # the epoch of the last update, from 1
         if is_better:
-            place.best = {"epoch": epoch, "update": place.updates, "score": score, "dev": dev}
+            state.best = {"epoch": epoch, "update": state.updates, "score": score, "dev": dev}
             self.best_weights = {n: t.detach().clone() for n, t in run.model.state_dict().items()}
         self.average.swap(run.model)
-        place.without_better = 0 if is_better else place.without_better + 1
-        place.curve.append(
+        state.without_better = 0 if is_better else state.without_better + 1
+        state.curve.append(
             {
                 "epoch": epoch,
-                "update": place.updates,
+                "update": state.updates,
                 "loss": loss if math.isfinite(loss) else None,
                 "lr": self.optimizer.param_groups[0]["lr"],
                 "dev": dev,
-                "seconds": round(place.seconds, 2),
+                "seconds": round(state.seconds, 2),
             }
         )
-        place.losses = []
-        if optim.halve_after and place.without_better and place.without_better % optim.halve_after == 0:
-            for weights in self.optimizer.param_groups:
-                weights["lr"] *= 0.5
+        state.losses = []
+        if optim.halve_after and state.without_better and state.without_better % optim.halve_after == 0:
+            for group in self.optimizer.param_groups:
+                group["lr"] *= 0.5
         mark = " *" if is_better else ""
-        self.say(f"epoch {epoch}, update {place.updates:,}: loss {loss:.4f}, dev {run.task.metric} {score:.2f}{mark}")
+        self.say(f"epoch {epoch}, update {state.updates:,}: loss {loss:.4f}, dev {run.task.metric} {score:.2f}{mark}")
         self._save()
 
-    def _is_due(self) -> bool:
-        """Whether the end of this epoch is validated: of tiny epochs not each one is, but the last always."""
-        place, train = self.place, self.run.config.train
-        since = place.updates - (place.curve[-1]["update"] if place.curve else 0)
-        return since >= train.validate_after or place.epoch >= train.epochs
+    def _is_validation_due(self) -> bool:
+        """Whether to validate at the end of this epoch: after enough updates, and always after the last epoch."""
+        state, train = self.state, self.run.config.train
+        num_updates = state.updates - (state.curve[-1]["update"] if state.curve else 0)  # since the last validation
+        return num_updates >= train.validate_after or state.epoch >= train.epochs
 
-    def _is_over(self) -> bool:
-        return self.place.without_better >= self.run.config.train.patience
+    def _is_stopped(self) -> bool:
+        """Whether early stopping ends the run."""
+        return self.state.without_better >= self.run.config.train.patience
 
     def _save(self) -> None:
-        begun = time.monotonic()
-        if self._save_seconds > QUICK_SAVE and self._save_seconds > SAVING_SHARE * (begun - self._saved):
+        """Writes a checkpoint, unless checkpoints are slow and the last one is recent."""
+        start = time.monotonic()
+        if self._save_seconds > QUICK_SAVE and self._save_seconds > MAX_SAVING_SHARE * (start - self._saved_at):
             return
         training = {
             "optimizer": self.optimizer.state_dict(),
             "average": self.average.values,
-            "place": asdict(self.place),
+            "place": asdict(self.state),
         }
-        save_checkpoint(self.out, self.run.model.state_dict(), self.best_weights, training, self._about)
-        self._saved = time.monotonic()
-        self._save_seconds = self._saved - begun
+        save_checkpoint(self.out, self.run.model.state_dict(), self.best_weights, training, self._identity)
+        self._saved_at = time.monotonic()
+        self._save_seconds = self._saved_at - start
 
     def _resume(self) -> None:
-        found = load_checkpoint(self.out)
-        if found is None:
+        """Restores the checkpoint, if there is one; settings, data and biLM must be the same."""
+        checkpoint = load_checkpoint(self.out)
+        if checkpoint is None:
             return
-        now, self.best_weights, training, manifest = found
+        weights, self.best_weights, training, manifest = checkpoint
         check_config(self.out, manifest["config"], self.run.config.to_dict())
-        for part in ("data", "elmo"):
-            check_same(self.out, {part: manifest[part]}, {part: self._about[part]})
-        self.run.model.load_state_dict(now)
+        for key in ("data", "elmo"):
+            check_same(self.out, {key: manifest[key]}, {key: self._identity[key]})
+        self.run.model.load_state_dict(weights)
         self.optimizer.load_state_dict(training["optimizer"])
         for name, value in training["average"].items():
             self.average.values[name].copy_(value)
-        self.place = Place(**training["place"])
-        self.say(f"continuing {self.out} after update {self.place.updates:,}")
+        self.state = TrainingState(**training["place"])
+        self.say(f"continuing {self.out} after update {self.state.updates:,}")
 
 
-def chance_of(seed: int, updates: int) -> int:
-    """The seed of one update's dropout: far from those of other updates and runs."""
+def update_seed(seed: int, updates: int) -> int:
+    """The random seed of one update, different for all updates and runs."""
     return (seed * 0x9E3779B97F4A7C15 + updates * 0xBF58476D1CE4E5B9 + 1) % (1 << 63)
 
 
 def describe(run: Run, splits: Splits) -> str:
-    """One line about what is about to be trained."""
+    """One line that describes the run before training."""
     elmo = run.config.elmo
-    count = sum(p.numel() for p in run.model.parameters() if p.requires_grad)
-    what = f"ELMo {elmo.mode} at {elmo.place}" if elmo.used else "no ELMo"
-    return f"{run.task.title}: {len(splits.train):,} examples, {count / 1e6:.2f}M weights, {what}, on {run.device}"
+    num_weights = sum(p.numel() for p in run.model.parameters() if p.requires_grad)
+    elmo_use = f"ELMo {elmo.mode} at {elmo.place}" if elmo.used else "no ELMo"
+    return (
+        f"{run.task.title}: {len(splits.train):,} examples, {num_weights / 1e6:.2f}M weights, {elmo_use}, "
+        f"on {run.device}"
+    )

@@ -1,6 +1,6 @@
-"""Static word vectors from a file in word2vec's text format: what the baselines read words as.
+"""Static word vectors from a file in word2vec's text format, as word input of the task models.
 
-Only the wanted words are kept, so a file of millions fits into little memory.
+Only the vectors of requested words are stored, so that a file of millions of words needs little memory.
 """
 
 from __future__ import annotations
@@ -17,34 +17,37 @@ from elmo.text.word2vec_format import as_vector, vector_lines
 
 
 @dataclass(frozen=True)
-class WordTable:
-    """Vectors (N, dim) and each word's row."""
+class WordVectors:
+    """Vectors (N, dim) and the row of each word."""
 
-    rows: dict[str, int]
+    row_of: dict[str, int]
     vectors: np.ndarray
 
     @property
     def dim(self) -> int:
         return int(self.vectors.shape[1])
 
-    def find(self, word: str) -> np.ndarray | None:
-        """The vector of the word as written, else in lower case, else None."""
-        row = self.rows.get(word, self.rows.get(word.lower()))
+    def lookup(self, word: str) -> np.ndarray | None:
+        """The vector of the word as written, otherwise of its lower-case form, otherwise None."""
+        row = self.row_of.get(word, self.row_of.get(word.lower()))
         return None if row is None else np.asarray(self.vectors[row])
 
 
-def read_vectors(path: str | Path, wanted: Collection[str], extra: int = 0) -> WordTable:
-    """Vectors of the wanted words (also in lower case) and of the file's first `extra` words.
+def read_vectors(path: str | Path, words: Collection[str], extra: int = 0) -> WordVectors:
+    """Reads the vectors of the given words, of their lower-case forms, and of the first `extra` words of the file.
 
-    A word that stands twice keeps its first vector. DataError with the line's number for a line that is no vector.
+    If a word occurs twice, its first vector is used. An invalid line is a DataError with its number.
     """
-    keep = {form for word in wanted for form in (word, word.lower())}
-    rows: dict[str, int] = {}
-    found: list[np.ndarray] = []
+    requested = {form for word in words for form in (word, word.lower())}
+    row_of: dict[str, int] = {}
+    vectors: list[np.ndarray] = []
     for number, word, numbers in vector_lines(read_lines(path), path):
-        if word not in rows and (word in keep or len(rows) < extra):
-            rows[word] = len(rows)
-            found.append(as_vector(numbers, path, number))
-    if not found:
-        raise DataError(f"{path}: no vector of any wanted word.", "Is it word2vec text: a word and its numbers a line?")
-    return WordTable(rows, np.stack(found))
+        if word not in row_of and (word in requested or len(row_of) < extra):
+            row_of[word] = len(row_of)
+            vectors.append(as_vector(numbers, path, number))
+    if not vectors:
+        raise DataError(
+            f"{path}: the file has no vector of any word of the data.",
+            "Expected word2vec's text format: one word and its numbers per line.",
+        )
+    return WordVectors(row_of, np.stack(vectors))

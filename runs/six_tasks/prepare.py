@@ -1,15 +1,15 @@
-"""Makes what run_all.py reads from the open data sets: OUT/TASK/{train,dev,test}.*.xz and OUT/static.vec.xz.
+"""Prepares the open data sets for run_all.py: writes OUT/TASK/{train,dev,test}.*.xz and OUT/static.vec.xz.
 
     python runs/six_tasks/prepare.py --raw RAW --vectors static256.vec --out scratch/six
 
-RAW holds ner/uner_en_ewt, sst, snli, squad, srl and coref as they are published. Three things are changed on the way:
+RAW contains ner/uner_en_ewt, sst, snli, squad, srl and coref as they are published. Three things are changed:
 
-coref   one CoNLL file a split: mentions from OntoGUM's CoNLL files, which have no sentence boundaries (the JSONL beside
-        them has those, but loses mentions inside others); documents whose words are masked are left out
-squad   the official dev file becomes test, scored once; about a tenth of the training paragraphs, chosen by a hash of
-        their text, becomes dev
-vectors only words that occur in the data are kept (as written, else in lower case), rounded to --step: the file is a
-        tenth of the whole, and the same for runs with and without ELMo
+coref   one CoNLL file per split: the mentions are from OntoGUM's CoNLL files, which have no sentence boundaries; these
+        are from the JSONL files, which lack nested mentions. Documents whose words are masked are excluded.
+squad   the official dev file becomes the test file, scored once; about a tenth of the training paragraphs, selected by
+        a hash of their text, becomes the dev file
+vectors only for words of the data (as written, otherwise in lower case), rounded to --step: the file has a tenth of
+        the size, and is the same for runs with and without ELMo
 """
 
 from __future__ import annotations
@@ -29,32 +29,34 @@ from elmo.tasks.task import load_task
 from elmo.text.lines import read_lines
 from elmo.text.word2vec_format import as_vector, vector_lines
 
-PLAIN = {  # task: its files, copied as they are
+COPIED = {  # task: its files, which are copied without changes
     "ner": {s: f"ner/uner_en_ewt/{s}.iob2" for s in ("train", "dev", "test")},
     "sst": {s: f"sst/{s}.txt" for s in ("train", "dev", "test")},
     "snli": {s: f"snli/{s}.jsonl" for s in ("train", "dev", "test")},
     "srl": {s: f"srl/{s}.conll05" for s in ("train", "dev", "test")},
 }
-DEV_SHARE = 10  # one squad paragraph in so many is dev
+DEV_EVERY = 10  # one in so many squad paragraphs is dev
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--raw", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--vectors", type=Path, help="word2vec text format; without, the vectors are left as they are")
-    parser.add_argument("--step", type=float, default=0.02, help="vectors are rounded to multiples of this")
-    asked = parser.parse_args()
-    for task, files in PLAIN.items():
+    parser.add_argument("--vectors", type=Path, help="in word2vec's text format; without it, no vectors are written")
+    parser.add_argument(
+        "--step", type=float, default=0.02, help="the numbers of vectors are rounded to multiples of this"
+    )
+    options = parser.parse_args()
+    for task, files in COPIED.items():
         for split, file in files.items():
-            write(asked.out / task / f"{split}{Path(file).suffix}.xz", (asked.raw / file).read_bytes())
-    for split, text in coref_files(asked.raw / "coref").items():
-        write(asked.out / "coref" / f"{split}.conll.xz", text.encode())
-    for split, text in squad_files(asked.raw / "squad").items():
-        write(asked.out / "squad" / f"{split}.json.xz", text.encode())
-    if asked.vectors is not None:
-        lines = kept_vectors(asked.vectors, words_of(asked.out), asked.step)
-        write(asked.out / "static.vec.xz", "".join(lines).encode())
+            write(options.out / task / f"{split}{Path(file).suffix}.xz", (options.raw / file).read_bytes())
+    for split, text in coref_files(options.raw / "coref").items():
+        write(options.out / "coref" / f"{split}.conll.xz", text.encode())
+    for split, text in squad_files(options.raw / "squad").items():
+        write(options.out / "squad" / f"{split}.json.xz", text.encode())
+    if options.vectors is not None:
+        lines = select_vectors(options.vectors, words_of(options.out), options.step)
+        write(options.out / "static.vec.xz", "".join(lines).encode())
 
 
 def write(path: Path, content: bytes) -> None:
@@ -64,7 +66,7 @@ def write(path: Path, content: bytes) -> None:
 
 
 def coref_files(folder: Path) -> dict[str, str]:
-    """One text in CoNLL columns a split, a blank line after each sentence."""
+    """One text in CoNLL columns per split, with a blank line after each sentence."""
     return {split: "\n".join(_coref_documents(folder, split)) for split in ("train", "dev", "test")}
 
 
@@ -75,7 +77,7 @@ def _coref_documents(folder: Path, split: str) -> Iterator[str]:
         rows = [row.split("\t") for row in text.splitlines() if row.count("\t") == 2]
         words = [word for sentence in document["sentences"] for word in sentence]
         if len(rows) != len(words) or any(row[1] not in ("", word) for row, word in zip(rows, words, strict=True)):
-            raise DataError(f"{document['doc']}: its CoNLL file and its JSONL line have different words.")
+            raise DataError(f"{document['doc']}: the CoNLL file and the JSONL line have different words.")
         ends = set(accumulate(map(len, document["sentences"])))
         lines = [
             f"{row[0]}\t{word}\t{row[2]}" + ("\n" if number in ends else "")
@@ -85,41 +87,42 @@ def _coref_documents(folder: Path, split: str) -> Iterator[str]:
 
 
 def squad_files(folder: Path) -> dict[str, str]:
-    """Train and dev from the training file, paragraph by paragraph; test is the official dev file."""
-    whole = json.loads((folder / "squad11_train_subset.json").read_text(encoding="utf-8"))
-    sides: dict[str, list[dict[str, object]]] = {"train": [], "dev": []}
-    for article in whole["data"]:
-        for side, articles in sides.items():
-            paragraphs = [p for p in article["paragraphs"] if is_dev(p["context"]) == (side == "dev")]
+    """Splits the paragraphs of the training file into train and dev; test is the official dev file."""
+    values = json.loads((folder / "squad11_train_subset.json").read_text(encoding="utf-8"))
+    splits: dict[str, list[dict[str, object]]] = {"train": [], "dev": []}
+    for article in values["data"]:
+        for split, articles in splits.items():
+            paragraphs = [p for p in article["paragraphs"] if is_dev(p["context"]) == (split == "dev")]
             if paragraphs:
                 articles.append({**article, "paragraphs": paragraphs})
-    texts = {side: json.dumps({**whole, "data": articles}) for side, articles in sides.items()}
+    texts = {split: json.dumps({**values, "data": articles}) for split, articles in splits.items()}
     return {**texts, "test": (folder / "squad11_dev_full.json").read_text(encoding="utf-8")}
 
 
 def is_dev(context: str) -> bool:
-    return int(hashlib.sha256(context.encode()).hexdigest(), 16) % DEV_SHARE == 0
+    """Whether a squad paragraph belongs to dev, by a hash of its text."""
+    return int(hashlib.sha256(context.encode()).hexdigest(), 16) % DEV_EVERY == 0
 
 
 def words_of(data: Path) -> set[str]:
-    """Every word of every prepared file."""
-    found: set[str] = set()
+    """All words of all prepared files."""
+    words: set[str] = set()
     for file in sorted(data.glob("*/*.xz")):
         for example in load_task(file.parent.name).read(file):
             for sentence in example.sentences:
-                found.update(sentence)
-    return found
+                words.update(sentence)
+    return words
 
 
-def kept_vectors(path: Path, words: set[str], step: float) -> Iterator[str]:
-    """Lines of the vectors that a look-up of the words can meet: a word's own, else that of its lower case."""
-    own = {word for _, word, _ in vector_lines(read_lines(path), path)}
-    wanted = {form for word in words if (form := word if word in own else word.lower()) in own}
-    if not wanted:
-        raise DataError(f"{path}: no vector of any word of the data.")
+def select_vectors(path: Path, words: set[str], step: float) -> Iterator[str]:
+    """The lines of the vectors that lookups of the words use: of each word as written, otherwise in lower case."""
+    available = {word for _, word, _ in vector_lines(read_lines(path), path)}
+    selected = {form for word in words if (form := word if word in available else word.lower()) in available}
+    if not selected:
+        raise DataError(f"{path}: the file has no vector of any word of the data.")
     for number, word, numbers in vector_lines(read_lines(path), path):
-        if word in wanted:
-            wanted.discard(word)
+        if word in selected:
+            selected.discard(word)  # if a word occurs twice, its first vector is used
             yield f"{word} {' '.join(rounded(as_vector(numbers, path, number), step))}\n"
 
 

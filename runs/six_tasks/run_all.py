@@ -1,11 +1,12 @@
-"""All runs of the six tasks side by side on one machine, most important first, until the time is over.
+"""Runs all jobs of the six tasks in parallel on one machine, most important first, within a time limit.
 
     python runs/six_tasks/run_all.py --data scratch/six --vectors scratch/six/static.vec.xz --out scratch/six_out \\
         --jobs 14 --minutes 9
 
-Layers of each file are computed once (a process a task) while baselines already train. Run again, it goes on: what is
-done is skipped, what was killed continues from its checkpoint. OUT/records and OUT/records.tar.gz hold record.json and
-config.json of finished runs, for `elmo report`. OUT/logs has what each process said.
+One process per task computes the layers of its files once, while baselines already train. The same command resumes:
+finished jobs are skipped, and jobs that were killed continue from their checkpoint. OUT/records and
+OUT/records.tar.gz contain record.json and config.json of finished runs, for `elmo report`. OUT/logs has the output of
+each process.
 """
 
 from __future__ import annotations
@@ -28,119 +29,123 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(Path(__file__).parent)]
 
-from jobs import SECONDS, Job, all_jobs, chosen, files_of  # noqa: E402  # found by the line above
+from jobs import SECONDS, Job, all_jobs, files_of, selected_setting  # noqa: E402  # found by the line above
 
 from elmo.settings import parse_assignment, read_toml  # noqa: E402
 
-KEPT = ("record.json", "config.json")
-TICK, SAY_EVERY = 0.2, 15.0  # seconds
+ARCHIVED = ("record.json", "config.json")
+POLL_SECONDS, REPORT_SECONDS = 0.2, 15.0
 ENVIRONMENT = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
-TRAINING = {"TORCH_ALLOW_TF32_CUBLAS_OVERRIDE": "1"}  # not for the biLM's own pass
-MPS_TRY = "import torch; x = torch.ones(512, 512, device='cuda'); print((x @ x).sum().item())"
+TRAINING_ENVIRONMENT = {"TORCH_ALLOW_TF32_CUBLAS_OVERRIDE": "1"}  # not for the computation of layers
+MPS_TEST = "import torch; x = torch.ones(512, 512, device='cuda'); print((x @ x).sum().item())"
 
 
 @dataclass
 class Driver:
-    """What is waiting, running and done."""
+    """Starts the jobs and tracks which ones are waiting, running, done and failed."""
 
-    asked: argparse.Namespace
+    options: argparse.Namespace
     waiting: list[Job]
     environment: dict[str, str]
-    begun: float
+    start_time: float
     running: dict[str, tuple[Job, subprocess.Popen[bytes], float]] = field(default_factory=dict)
     done: set[str] = field(default_factory=set)
     failed: list[str] = field(default_factory=list)
 
     def run(self) -> None:
-        """Starts and collects until nothing is left or the time is over; then kills what still runs."""
-        out: Path = self.asked.out
+        """Starts and collects jobs until all are done or the time is over; then kills the running jobs."""
+        out: Path = self.options.out
         for job in [job for job in self.waiting if is_done(job, out)]:
-            keep(job, out)
+            copy_record(job, out)
             self.done.add(job.name)
             self.waiting.remove(job)
-        said = -SAY_EVERY
+        last_report = -REPORT_SECONDS
         try:
-            while (self.waiting or self.running) and self.minutes < self.asked.minutes + self.asked.grace:
+            while (self.waiting or self.running) and self.minutes < self.options.minutes + self.options.grace:
                 self.collect()
-                if self.minutes < self.asked.minutes:
+                if self.minutes < self.options.minutes:
                     self.start()
                 elif not self.running:
                     break
                 if not self.running and not any(self.is_ready(job) for job in self.waiting):
-                    break  # what is left needs what failed
-                if 60 * self.minutes - said >= SAY_EVERY:
-                    said = 60 * self.minutes
-                    self.say()
-                time.sleep(TICK)
+                    break  # the remaining jobs need jobs that failed
+                if 60 * self.minutes - last_report >= REPORT_SECONDS:
+                    last_report = 60 * self.minutes
+                    self.report()
+                time.sleep(POLL_SECONDS)
         finally:
             for _, process, _ in self.running.values():
                 process.kill()
                 process.wait()
-            self.say()
-            archive(out, self.asked.archive or out / "records.tar.gz")
+            self.report()
+            archive(out, self.options.archive or out / "records.tar.gz")
 
     @property
     def minutes(self) -> float:
-        return (time.monotonic() - self.begun) / 60
+        """Since the start."""
+        return (time.monotonic() - self.start_time) / 60
 
     def is_ready(self, job: Job) -> bool:
         return self.done.issuperset(job.needs)
 
     def start(self) -> None:
+        """Starts jobs that are ready, up to the maximum number of processes."""
         for job in [job for job in self.waiting if self.is_ready(job)]:
-            if len(self.running) >= self.asked.jobs:
+            if len(self.running) >= self.options.jobs:
                 return
-            log = self.asked.out / "logs" / f"{job.name.replace('/', '.')}.log"
+            log = self.options.out / "logs" / f"{job.name.replace('/', '.')}.log"
             log.parent.mkdir(parents=True, exist_ok=True)
             with open(log, "ab") as file:
-                command = command_of(job, self.asked)
-                environment = {**self.environment, **({} if job.embeds else TRAINING)}
+                command = command_of(job, self.options)
+                environment = {**self.environment, **({} if job.embeds else TRAINING_ENVIRONMENT)}
                 process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=file, stderr=file)
             self.running[job.name] = (job, process, time.monotonic())
             self.waiting.remove(job)
 
     def collect(self) -> None:
-        for name, (job, process, begun) in list(self.running.items()):
+        """Removes processes that have ended from the running ones."""
+        for name, (job, process, start_time) in list(self.running.items()):
             if process.poll() is None:
                 continue
             del self.running[name]
-            seconds = time.monotonic() - begun
+            seconds = time.monotonic() - start_time
             if process.returncode == 0:
                 self.done.add(name)
-                keep(job, self.asked.out)
+                copy_record(job, self.options.out)
                 print(
-                    f"{self.minutes:5.2f} min  done {name} in {seconds:.0f} s{score_of(job, self.asked.out)}",
+                    f"{self.minutes:5.2f} min  done {name} in {seconds:.0f} s{score_of(job, self.options.out)}",
                     flush=True,
                 )
             else:
                 self.failed.append(name)
                 print(f"{self.minutes:5.2f} min  FAILED {name} ({process.returncode}); see OUT/logs", flush=True)
 
-    def say(self) -> None:
+    def report(self) -> None:
+        """Prints one line with the numbers of jobs and the names of the running ones."""
         names = " ".join(name.removeprefix("runs/") for name in sorted(self.running))
         counts = f"{len(self.done)} done, {len(self.running)} running, {len(self.waiting)} waiting"
         print(f"{self.minutes:5.2f} min  {counts}, {len(self.failed)} failed: {names}", flush=True)
 
 
-def command_of(job: Job, asked: argparse.Namespace) -> list[str]:
-    """`elmo task train`, or for an embedding pass this file itself."""
+def command_of(job: Job, options: argparse.Namespace) -> list[str]:
+    """The command line of a job: `elmo task train`, or this script with --embed."""
     settings = {**job.settings}
     if settings.get("elmo.mode") != "none":
-        settings |= {"elmo.model": asked.model, "elmo.cache": "disk", "elmo.cache_dir": str(asked.out / "layers")}
+        settings |= {"elmo.model": options.model, "elmo.cache": "disk", "elmo.cache_dir": str(options.out / "layers")}
     if not job.embeds and job.test:
-        settings = {**chosen(job.task, asked.out), **settings}
-    files = files_of(asked.data, job.task)
-    pairs = [f"{key}={value if isinstance(value, str) else json.dumps(value)}" for key, value in settings.items()]
-    flags = [part for pair in pairs for part in ("--set", pair)]
+        settings = {**selected_setting(job.task, options.out), **settings}
+    files = files_of(options.data, job.task)
+    assignments = [f"{key}={value if isinstance(value, str) else json.dumps(value)}" for key, value in settings.items()]
+    flags = [argument for assignment in assignments for argument in ("--set", assignment)]
     for split, file in files.items():
         if split != "test" or job.test or job.embeds:
             flags += ["--set", f"data.{split}={file}"]
-    if asked.vectors is not None:
-        flags += ["--set", f"words.vectors={asked.vectors}"]
+    if options.vectors is not None:
+        flags += ["--set", f"words.vectors={options.vectors}"]
     if job.embeds:
         return [sys.executable, str(Path(__file__).resolve()), "--embed", job.task, *flags]
     config = Path(__file__).with_name(f"{job.task}.toml")
-    folder = asked.out / job.name
+    folder = options.out / job.name
     return [
         sys.executable,
         "-m",
@@ -157,7 +162,7 @@ def command_of(job: Job, asked: argparse.Namespace) -> list[str]:
 
 
 def embed(task: str, assignments: list[str]) -> None:
-    """Fills the layer cache with a task's three files."""
+    """Fills the layer cache for the three files of a task."""
     from elmo.tasks.config import make_config
     from elmo.tasks.run import new_run
     from elmo.tasks.task import load_task
@@ -167,129 +172,134 @@ def embed(task: str, assignments: list[str]) -> None:
 
 
 def is_done(job: Job, out: Path) -> bool:
-    """An embedding pass is asked for anew each time: it finds its files and is quick."""
+    """Whether a training job has a record. Embedding jobs always run; with a filled cache they are quick."""
     return not job.embeds and (out / job.name / "record.json").exists()
 
 
-def keep(job: Job, out: Path) -> None:
-    """The small files of a finished run, for the report; runs that only chose a setting are left where they are."""
+def copy_record(job: Job, out: Path) -> None:
+    """Copies the small files of a finished run to OUT/records, for the report; only for jobs below runs/."""
     if not job.name.startswith("runs/"):
         return
     target = out / "records" / job.name.removeprefix("runs/")
     target.mkdir(parents=True, exist_ok=True)
-    for name in KEPT:
-        if (out / job.name / name).exists():  # a record brought from elsewhere may come alone
+    for name in ARCHIVED:
+        if (out / job.name / name).exists():  # a record that was copied from elsewhere may have no config
             shutil.copy(out / job.name / name, target / name)
 
 
 def score_of(job: Job, out: Path) -> str:
+    """The dev score and speed of a finished run, for the log."""
     if job.embeds:
         return ""
     record = json.loads((out / job.name / "record.json").read_text(encoding="utf-8"))
-    each = 1000 * record["seconds"]["training"] / record["updates"]
-    return f": dev {record['best']['score']:.2f}, {record['updates']:,} updates, {each:.1f} ms each"
+    milliseconds = 1000 * record["seconds"]["training"] / record["updates"]
+    return f": dev {record['best']['score']:.2f}, {record['updates']:,} updates, {milliseconds:.1f} ms each"
 
 
 def archive(out: Path, path: Path) -> None:
-    """Records of finished runs, and of the runs that chose settings, as one file."""
+    """Writes the records of all finished runs, including those below tries/, and the logs to one archive."""
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(path.name + ".partial")
     with tarfile.open(partial, "w:gz") as tar:
         for folder in ("records", "tries", "logs"):
             for file in sorted((out / folder).rglob("*")) if (out / folder).exists() else ():
-                if file.is_file() and (file.name in KEPT or file.suffix == ".log"):
+                if file.is_file() and (file.name in ARCHIVED or file.suffix == ".log"):
                     tar.add(file, arcname=str(file.relative_to(out)))
     partial.replace(path)
 
 
 @contextlib.contextmanager
-def shared_gpu(how: str) -> Iterator[dict[str, str]]:
-    """CUDA's multi-process service, where there is one that works: without it processes take turns on the GPU."""
+def shared_gpu(mode: str) -> Iterator[dict[str, str]]:
+    """Starts CUDA's multi-process service if it works; without it, processes do not run on the GPU at the same time.
+
+    Yields the environment variables of its clients.
+    """
     control = shutil.which("nvidia-cuda-mps-control")
-    if how == "off" or control is None:
+    if mode == "off" or control is None:
         yield {}
         return
-    folder = tempfile.mkdtemp(prefix="mps-")  # a short path: it holds sockets
-    places = {"CUDA_MPS_PIPE_DIRECTORY": folder, "CUDA_MPS_LOG_DIRECTORY": folder}
-    environment = {**os.environ, **places}
+    folder = tempfile.mkdtemp(prefix="mps-")  # a short path, because it contains sockets
+    variables = {"CUDA_MPS_PIPE_DIRECTORY": folder, "CUDA_MPS_LOG_DIRECTORY": folder}
+    environment = {**os.environ, **variables}
     try:
-        works = works_with(control, environment)
+        works = start_service(control, environment)
         print(f"multi-process service: {'on' if works else 'does not work here, off'}", flush=True)
         if not works:
-            stop(control, environment)
-        yield places if works else {}
+            stop_service(control, environment)
+        yield variables if works else {}
     finally:
-        stop(control, environment)
+        stop_service(control, environment)
 
 
-def works_with(control: str, environment: Mapping[str, str]) -> bool:
-    """Two processes at once can compute through it."""
+def start_service(control: str, environment: Mapping[str, str]) -> bool:
+    """Starts the multi-process service; returns whether two processes can use it at the same time."""
     try:
         subprocess.run([control, "-d"], env=environment, check=True, timeout=30)
-        tries = [subprocess.Popen([sys.executable, "-c", MPS_TRY], env=environment) for _ in range(2)]
-        return [process.wait(timeout=60) for process in tries] == [0, 0]
+        tests = [subprocess.Popen([sys.executable, "-c", MPS_TEST], env=environment) for _ in range(2)]
+        return [process.wait(timeout=60) for process in tests] == [0, 0]
     except (OSError, subprocess.SubprocessError) as error:
         print(f"multi-process service: {error}", flush=True)
         return False
 
 
-def stop(control: str, environment: Mapping[str, str]) -> None:
+def stop_service(control: str, environment: Mapping[str, str]) -> None:
     with contextlib.suppress(OSError, subprocess.SubprocessError):
         subprocess.run([control], input=b"quit\n", env=environment, capture_output=True, timeout=20)
 
 
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--embed", metavar="TASK", help="fill the layer cache of one task and end")
-    parser.add_argument("--data", type=Path, help="made by prepare.py")
-    parser.add_argument("--vectors", type=Path, help="static word vectors, for the baseline and +ELMo alike")
+    parser.add_argument("--embed", metavar="TASK", help="fill the layer cache of one task and exit")
+    parser.add_argument("--data", type=Path, help="folder that prepare.py has written")
+    parser.add_argument("--vectors", type=Path, help="static word vectors, for runs with and without ELMo")
     parser.add_argument("--out", type=Path)
     parser.add_argument("--model", default="default", help="the biLM")
-    parser.add_argument("--tasks", default=",".join(SECONDS), help="names with commas")
+    parser.add_argument("--tasks", default=",".join(SECONDS), help="names of tasks, separated by commas")
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--jobs", type=int, default=14, help="processes side by side")
-    parser.add_argument("--minutes", type=float, default=9.0, help="after these no process is started")
-    parser.add_argument("--grace", type=float, default=0.5, help="minutes more before what runs is killed")
-    parser.add_argument("--priority", type=int, default=4, help="leave out what is less important; -1: embed only")
+    parser.add_argument("--jobs", type=int, default=14, help="maximum number of parallel processes")
+    parser.add_argument("--minutes", type=float, default=9.0, help="time after which no process is started")
+    parser.add_argument("--grace", type=float, default=0.5, help="further minutes after which running jobs are killed")
+    parser.add_argument("--priority", type=int, default=4, help="skip jobs with a larger number; -1: only embed")
     parser.add_argument("--mps", choices=("auto", "off"), default="auto")
-    parser.add_argument("--archive", type=Path, help="where the records go as one file (OUT/records.tar.gz)")
-    parser.add_argument("--set", action="append", default=[], help="section.key=value for every run")
-    parser.add_argument("--list", action="store_true", help="print the jobs in their order and end")
+    parser.add_argument("--archive", type=Path, help="archive of the records (default OUT/records.tar.gz)")
+    parser.add_argument("--set", action="append", default=[], help="section.key=value for all runs")
+    parser.add_argument("--list", action="store_true", help="print the jobs in their order and exit")
     return parser.parse_args()
 
 
 def main() -> None:
-    begun, asked = time.monotonic(), parse()
-    if asked.embed:
-        embed(asked.embed, asked.set)
+    start_time, options = time.monotonic(), parse()
+    if options.embed:
+        embed(options.embed, options.set)
         return
-    over: dict[str, Any] = dict(_assigned(text) for text in asked.set)
-    jobs = [job for job in all_jobs(asked.tasks.split(","), asked.seeds, over) if job.priority <= asked.priority]
-    if asked.list:
+    overrides: dict[str, Any] = dict(_parse_assignment(text) for text in options.set)
+    jobs = all_jobs(options.tasks.split(","), options.seeds, overrides)
+    jobs = [job for job in jobs if job.priority <= options.priority]
+    if options.list:
         for job in jobs:
             print(f"{job.priority} {job.seconds:5.0f} s  {job.name}")
         return
-    if asked.data is None or asked.out is None:
+    if options.data is None or options.out is None:
         raise SystemExit("run_all.py needs --data FOLDER and --out FOLDER.")
-    asked.out, asked.data = near(asked.out), near(asked.data)
-    asked.archive = asked.archive.resolve() if asked.archive else None
-    asked.vectors = near(asked.vectors) if asked.vectors else None
+    options.out, options.data = relative_to_root(options.out), relative_to_root(options.data)
+    options.archive = options.archive.resolve() if options.archive else None
+    options.vectors = relative_to_root(options.vectors) if options.vectors else None
     os.chdir(ROOT)
-    asked.out.mkdir(parents=True, exist_ok=True)
-    with shared_gpu(asked.mps) as places:
-        driver = Driver(asked, jobs, {**os.environ, **ENVIRONMENT, **places}, begun)
+    options.out.mkdir(parents=True, exist_ok=True)
+    with shared_gpu(options.mps) as variables:
+        driver = Driver(options, jobs, {**os.environ, **ENVIRONMENT, **variables}, start_time)
         driver.run()
     if driver.failed:
         raise SystemExit(f"{len(driver.failed)} jobs failed: {', '.join(driver.failed)}")
 
 
-def near(path: Path) -> Path:
-    """As seen from the project's folder, where processes are started: records shall not name a machine's own paths."""
-    whole = path.resolve()
-    return whole.relative_to(ROOT) if whole.is_relative_to(ROOT) else whole
+def relative_to_root(path: Path) -> Path:
+    """The path relative to the project's folder, if it is inside, so that records contain no paths of one machine."""
+    absolute = path.resolve()
+    return absolute.relative_to(ROOT) if absolute.is_relative_to(ROOT) else absolute
 
 
-def _assigned(text: str) -> tuple[str, Any]:
+def _parse_assignment(text: str) -> tuple[str, Any]:
     key, _, value = text.partition("=")
     try:
         return key, json.loads(value)

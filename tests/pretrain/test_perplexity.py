@@ -14,8 +14,8 @@ from tiny_run import settings, write_text
 from elmo.model.bilm import BiLM
 from elmo.model.config import HeadConfig
 from elmo.model.lstm import State
+from elmo.pretrain.data.prepare import prepare
 from elmo.pretrain.data.prepared import PreparedData
-from elmo.pretrain.data.shards import prepare
 from elmo.pretrain.train.perplexity import Evaluator
 from elmo.pretrain.train.type_inputs import input_rows
 

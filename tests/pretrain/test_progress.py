@@ -16,7 +16,7 @@ from elmo.errors import DataError
 from elmo.model.bilm import BiLM
 from elmo.model.config import BiLMConfig, CharConfig, HeadConfig, LSTMConfig
 from elmo.pretrain.config import make_config
-from elmo.pretrain.data.shards import prepare
+from elmo.pretrain.data.prepare import prepare
 from elmo.pretrain.data.stream import ContinuousStream, LMBatch
 from elmo.pretrain.train.prefetch import Prefetcher
 from elmo.pretrain.train.signals import StopSignals

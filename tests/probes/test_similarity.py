@@ -1,13 +1,13 @@
-"""Judged pairs in context: how their files are read, and correlations worked by hand."""
+"""Similarity probe: reading of judgement files, and correlations computed by hand."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
-from made_vectors import MadeVectors
+from rule_vectors import RuleVectors
 
 from elmo.errors import DataError
-from elmo.probes.judgements import Place, read_judgements
+from elmo.probes.judgements import WordInContext, read_judgements
 from elmo.probes.similarity import pearson, probe_similarity, ranks, spearman
 from elmo.probes.table import table
 
@@ -31,66 +31,69 @@ def write(tmp_path, text):
 def test_marked_words_are_found_among_the_tokens(tmp_path):
     pairs = read_judgements(write(tmp_path, PLAIN))
     assert [pair.score for pair in pairs] == [8.5, 1.0, 5.0]
-    assert pairs[0].places == (Place(("The", "bank", "of", "a", "river", "."), 1, 2), Place(("A", "shore", "."), 1, 2))
-    assert pairs[2].places[0] == Place(("A", "New", "York", "bank", "."), 1, 3)
+    assert pairs[0].words == (
+        WordInContext(("The", "bank", "of", "a", "river", "."), 1, 2),
+        WordInContext(("A", "shore", "."), 1, 2),
+    )
+    assert pairs[2].words[0] == WordInContext(("A", "New", "York", "bank", "."), 1, 3)
 
 
 def test_published_layouts_are_read(tmp_path):
     pairs = read_judgements(write(tmp_path, f"{SCWS}\n" * 3))
     assert pairs[0].score == 1.1
-    assert pairs[0].places[0] == Place(("In", "Brazil", ","), 1, 2)
-    both = read_judgements(write(tmp_path, COSIMLEX))
-    assert [pair.score for pair in both] == [3.0, 4.0, 1.0, 2.0], "a pair for each context"
-    assert both[0].places[0] == Place(("The", "man", "and", "the", "maid", "."), 1, 2)
-    assert both[0].places[1].begin == 4
-    assert [place.begin for place in both[1].places] == [1, 4]
+    assert pairs[0].words[0] == WordInContext(("In", "Brazil", ","), 1, 2)
+    pairs = read_judgements(write(tmp_path, COSIMLEX))
+    assert [pair.score for pair in pairs] == [3.0, 4.0, 1.0, 2.0], "one pair per context"
+    assert pairs[0].words[0] == WordInContext(("The", "man", "and", "the", "maid", "."), 1, 2)
+    assert pairs[0].words[1].begin == 4
+    assert [word.begin for word in pairs[1].words] == [1, 4]
 
 
 @pytest.mark.parametrize(
-    ("text", "says"),
+    ("text", "message"),
     [
         ("a <b>b</b>\tc d\t1\n", "0 marked words"),
         ("a <b>b</b> <b>b</b>\t<b>c</b>\t1\n", "2 marked words"),
         ("<b>a</b>\t<b>b</b>\tx\n", "'x'"),
         ("<b>a</b>\t<b>b</b>\tnan\n", "'nan'"),
-        ("<b> </b>\t<b>b</b>\t1\n", "without a word"),
+        ("<b> </b>\t<b>b</b>\t1\n", "contains no word"),
         ("<b>a</b>\t<b>b</b>\n", "2 columns"),
         ("<b>a</b>\t<b>b</b>\t1\n", "1 pairs"),
         ("", "0 pairs"),
         ("context1\tcontext2\tsim1\tsim2\nonly\n", "names 4"),
     ],
 )
-def test_what_is_no_judgement_is_named(tmp_path, text, says):
-    with pytest.raises(DataError, match=says):
+def test_an_invalid_judgement_is_an_error(tmp_path, text, message):
+    with pytest.raises(DataError, match=message):
         read_judgements(write(tmp_path, text))
 
 
 def test_correlations_by_hand():
     # ranks of 10 20 20 40: 1, 2.5, 2.5, 4
     assert ranks(np.array([10, 20, 20, 40])).tolist() == [1.0, 2.5, 2.5, 4.0]
-    # deviations -1 0 1 and -1 1 0: the sum of products is 1, both lengths are the root of 2
+    # deviations -1 0 1 and -1 1 0: the sum of products is 1, both norms are the square root of 2
     assert pearson(np.array([1.0, 2.0, 3.0]), np.array([1.0, 3.0, 2.0])) == pytest.approx(0.5)
-    # no differences of ranks, whatever the shape: 1 - 6 * 0 / (n (n^2 - 1))
+    # equal ranks for any monotonic relation: 1 - 6 * 0 / (n (n^2 - 1))
     assert spearman(np.array([1.0, 2.0, 3.0, 4.0]), np.array([1.0, 10.0, 100.0, 1000.0])) == pytest.approx(1.0)
     # ranks 1 2 3 4 and 2 1 4 3: squared differences sum to 4, 1 - 6 * 4 / (4 * 15) = 0.6
     assert spearman(np.array([1.0, 2.0, 3.0, 4.0]), np.array([2.0, 1.0, 4.0, 3.0])) == pytest.approx(0.6)
     assert pearson(np.ones(3), np.arange(3.0)) == 0.0
 
 
-def test_a_layer_that_sees_the_context_agrees_with_people(tmp_path):
-    """Layer 0 makes all words alike. In layer 1 a bank by a river is like a shore, one that lends is not."""
+def test_a_layer_that_depends_on_the_context_agrees_with_the_judgements(tmp_path):
+    """Layer 0 has one vector for all words; in layer 1 only the bank of a river is similar to a shore."""
 
-    def rule(sentence, place):
-        word = sentence[place]
+    def rule(sentence, position):
+        word = sentence[position]
         if word in ("New", "York", "city"):
             return [[1.0, 0.0], [1.0, 1.0] if word == "city" else [1.0, 0.1]]
-        shore = word == "shore" or "river" in sentence
-        return [[1.0, 0.0], [0.0, 1.0] if shore else [1.0, -0.2]]
+        is_shore = word == "shore" or "river" in sentence
+        return [[1.0, 0.0], [0.0, 1.0] if is_shore else [1.0, -0.2]]
 
-    record = probe_similarity(MadeVectors(rule, 2, 2), write(tmp_path, PLAIN))
+    record = probe_similarity(RuleVectors(rule, 2, 2), write(tmp_path, PLAIN))
     views = record["scores"]["views"]
     assert views["0"]["plain"] == {"spearman": 0.0, "pearson": 0.0}, "all cosines are one"
-    # layer 1: cosines 1, -0.2 / |(1, -0.2)| = -0.196 and 1.1 / |(1, 0.1)| / |(1, 1)| = 0.774, people 8.5, 1 and 5
+    # layer 1: cosines 1, -0.2 / |(1, -0.2)| = -0.196, 1.1 / |(1, 0.1)| / |(1, 1)| = 0.774; judgements 8.5, 1 and 5
     assert views["1"]["plain"]["spearman"] == 1.0
     cosines = np.array([1.0, -0.2 / np.sqrt(1.04), 1.1 / np.sqrt(1.01 * 2)])
     assert views["1"]["plain"]["pearson"] == pytest.approx(np.corrcoef(cosines, [8.5, 1, 5])[0, 1], abs=1e-4)

@@ -1,14 +1,14 @@
-"""Where vectors come from: models, static files, and the arrays probes keep of them."""
+"""Vector sources of the probes (models and static files), and the cached arrays of their vectors."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
-from made_vectors import MadeVectors
+from rule_vectors import RuleVectors
 
 import elmo
 from elmo.errors import ConfigError, DataError
-from elmo.probes.features import gather
+from elmo.probes.features import corpus_vectors
 from elmo.probes.vector_source import ModelVectors, read_static_vectors
 
 
@@ -17,13 +17,12 @@ def write(path, text):
     return str(path)
 
 
-def test_model_gives_all_layers_and_says_who_it_is():
+def test_model_vectors_have_all_layers_and_an_identity():
     embedder = elmo.load("tiny-random", device="cpu")
     source = ModelVectors(embedder)
     sentences = [["The", "cat"], [], ["sat", "."]]
-    found = list(source.layers(sentences))
-    for one, expected in zip(found, embedder.layers(sentences), strict=True):
-        np.testing.assert_array_equal(one, expected)
+    for layers, expected in zip(source.layers(sentences), embedder.layers(sentences), strict=True):
+        np.testing.assert_array_equal(layers, expected)
     identity = source.identity()
     assert (identity["name"], identity["layers"], identity["dim"]) == ("tiny-random", 3, 128)
     assert identity["sha256"] == ModelVectors(elmo.load("tiny-random")).identity()["sha256"]
@@ -34,15 +33,15 @@ def test_model_with_carried_state_is_refused():
         ModelVectors(elmo.load("tiny-random", state="carry"))
 
 
-@pytest.mark.parametrize("head", ["3 2\n", ""])
-def test_static_vectors_with_and_without_the_line_of_counts(tmp_path, head):
-    source = read_static_vectors(write(tmp_path / "a.vec", f"{head}the 1 2\n. . 3 4\ncat 5 6 \n"))
+@pytest.mark.parametrize("header", ["3 2\n", ""])
+def test_static_vectors_with_and_without_a_header(tmp_path, header):
+    source = read_static_vectors(write(tmp_path / "a.vec", f"{header}the 1 2\n. . 3 4\ncat 5 6 \n"))
     assert (source.num_layers, source.dim) == (1, 2)
     (layers,) = source.layers([["cat", "The", "dog", ". ."]])
     np.testing.assert_array_equal(layers, [[[5, 6], [1, 2], [0, 0], [3, 4]]])
 
 
-def test_static_vectors_cut_short_are_named(tmp_path):
+def test_an_invalid_line_of_static_vectors_is_an_error_with_its_number(tmp_path):
     with pytest.raises(DataError, match=r"a\.vec:3: 1 numbers"):
         read_static_vectors(write(tmp_path / "a.vec", "2 2\nthe 1 2\ncat 5\n"))
     with pytest.raises(DataError, match=r"a\.vec:2: could not"):
@@ -53,36 +52,36 @@ def test_static_vectors_cut_short_are_named(tmp_path):
         read_static_vectors(write(tmp_path / "a.vec", ""))
 
 
-def test_gathered_vectors_stand_in_the_order_of_the_words(tmp_path):
-    source = MadeVectors(lambda s, i: [[len(s[i]), i], [-len(s[i]), 10 * i]], 2, 2)
+def test_corpus_vectors_are_in_the_order_of_the_words(tmp_path):
+    source = RuleVectors(lambda s, i: [[len(s[i]), i], [-len(s[i]), 10 * i]], 2, 2)
     sentences = [["a", "bb"], [], ["ccc"]]
     expected = [[[1, 0], [-1, 0]], [[2, 1], [-2, 10]], [[3, 0], [-3, 0]]]
-    np.testing.assert_array_equal(gather(source, sentences), expected)
-    first = gather(source, sentences, cache=tmp_path / "kept")
-    again = gather(source, sentences, cache=tmp_path / "kept")
-    assert source.calls == 2, "the third time they come from the file"
-    assert first.dtype == np.float16
-    np.testing.assert_array_equal(first, expected)
-    np.testing.assert_array_equal(again, expected)
-    gather(source, [["a", "b"]], cache=tmp_path / "kept")
-    assert source.calls == 3, "other sentences have other vectors"
+    np.testing.assert_array_equal(corpus_vectors(source, sentences), expected)
+    computed = corpus_vectors(source, sentences, cache=tmp_path / "cache")
+    cached = corpus_vectors(source, sentences, cache=tmp_path / "cache")
+    assert source.calls == 2, "the third call reads the cache file"
+    assert computed.dtype == np.float16
+    np.testing.assert_array_equal(computed, expected)
+    np.testing.assert_array_equal(cached, expected)
+    corpus_vectors(source, [["a", "b"]], cache=tmp_path / "cache")
+    assert source.calls == 3, "other sentences have another cache file"
 
 
-def test_damaged_kept_vectors_are_refused(tmp_path):
-    source = MadeVectors(lambda s, i: [[i, i]], 1, 2)
-    gather(source, [["a", "b"]], cache=tmp_path)
+def test_a_damaged_cache_file_is_an_error(tmp_path):
+    source = RuleVectors(lambda s, i: [[i, i]], 1, 2)
+    corpus_vectors(source, [["a", "b"]], cache=tmp_path)
     (file,) = tmp_path.iterdir()
     for damage in (b"", file.read_bytes()[:-1], b"no array at all"):
         file.write_bytes(damage)
         with pytest.raises(DataError, match="damaged"):
-            gather(source, [["a", "b"]], cache=tmp_path)
+            corpus_vectors(source, [["a", "b"]], cache=tmp_path)
     np.save(file, np.zeros((2, 1, 2)))
     with pytest.raises(DataError, match="expected float16"):
-        gather(source, [["a", "b"]], cache=tmp_path)
+        corpus_vectors(source, [["a", "b"]], cache=tmp_path)
 
 
-def test_vectors_that_float16_cannot_hold_are_refused():
+def test_vectors_too_large_for_float16_are_an_error():
     with pytest.raises(DataError, match="float16"):
-        gather(MadeVectors(lambda s, i: [[1e6]], 1, 1), [["a"]])
+        corpus_vectors(RuleVectors(lambda s, i: [[1e6]], 1, 1), [["a"]])
     with pytest.raises(DataError, match="float16"):
-        gather(MadeVectors(lambda s, i: [[float("nan")]], 1, 1), [["a"]])
+        corpus_vectors(RuleVectors(lambda s, i: [[float("nan")]], 1, 1), [["a"]])

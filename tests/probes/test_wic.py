@@ -1,4 +1,4 @@
-"""Word in context: thresholds and pairs, on cases worked by hand."""
+"""Word-in-context probe: thresholds and pairs, on cases computed by hand."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from made_vectors import MadeVectors
+from rule_vectors import RuleVectors
 
 from elmo.errors import DataError
-from elmo.probes.averages import average_names, averages
+from elmo.probes.layer_averages import layer_average_names, layer_averages
 from elmo.probes.wic import best_threshold, probe_wic, read_wic
 
 
-def test_threshold_lies_midway():
+def test_threshold_is_halfway_between_two_cosines():
     assert best_threshold(np.array([0.9, 0.1, 0.5, 0.3]), np.array([True, False, True, False])) == pytest.approx(0.4)
 
 
@@ -27,15 +27,15 @@ def test_threshold_when_all_are_the_same_or_all_differ():
 def test_no_other_threshold_is_better(pairs):
     cosines = np.array([c / 5 for c, _ in pairs])
     same = np.array([s for _, s in pairs])
-    ours = ((cosines >= best_threshold(cosines, same)) == same).sum()
-    assert ours == max(((cosines >= t) == same).sum() for t in np.linspace(-1.1, 1.1, 23))
+    num_correct = ((cosines >= best_threshold(cosines, same)) == same).sum()
+    assert num_correct == max(((cosines >= t) == same).sum() for t in np.linspace(-1.1, 1.1, 23))
 
 
-def test_averages_are_each_layer_and_the_means_up_to_the_top():
+def test_layer_averages_are_each_layer_and_the_means_up_to_the_top():
     layers = np.array([[[1.0], [2.0], [6.0]]])  # (1, L=3, D=1)
-    assert average_names(3) == ["0", "1", "2", "0-2", "1-2"]
-    assert averages(layers)[0, :, 0].tolist() == [1.0, 2.0, 6.0, 3.0, 4.0]
-    assert average_names(1) == ["0"]
+    assert layer_average_names(3) == ["0", "1", "2", "0-2", "1-2"]
+    assert layer_averages(layers)[0, :, 0].tolist() == [1.0, 2.0, 6.0, 3.0, 4.0]
+    assert layer_average_names(1) == ["0"]
 
 
 def write_pairs(folder, split, rows):
@@ -52,11 +52,11 @@ ROWS = [
 ]
 
 
-def test_context_tells_senses_apart_and_the_word_alone_does_not(tmp_path):
+def test_a_contextual_layer_separates_senses_and_a_static_layer_does_not(tmp_path):
     write_pairs(tmp_path, "train", ROWS)
     write_pairs(tmp_path, "dev", ROWS[1:3])
     context = {"river": [1, 0], "money": [0, 1]}
-    source = MadeVectors(lambda s, i: [[1, 1], context.get(s[i - 1], [1, 1])], 2, 2)
+    source = RuleVectors(lambda s, i: [[1, 1], context.get(s[i - 1], [1, 1])], 2, 2)
     record = probe_wic(source, tmp_path)
     views = record["scores"]["views"]
     assert views["1"]["plain"]["dev"] == 100.0
@@ -67,9 +67,9 @@ def test_context_tells_senses_apart_and_the_word_alone_does_not(tmp_path):
     assert "test" not in record["data"]
 
 
-def test_damaged_pairs_are_named(tmp_path):
+def test_an_invalid_pair_is_an_error_with_its_line(tmp_path):
     write_pairs(tmp_path, "train", [(1, 5, "river bank", "money bank", "T")])
-    with pytest.raises(DataError, match=r"train\.data\.txt:1: the place 1-5"):
+    with pytest.raises(DataError, match=r"train\.data\.txt:1: the position 1-5"):
         read_wic(tmp_path / "train.data.txt")
     write_pairs(tmp_path, "train", [(1, 1, "river bank", "money bank", "yes")])
     with pytest.raises(DataError, match="T or F"):

@@ -1,4 +1,4 @@
-"""Senses: how texts are read, and a whole small probe whose every figure is worked by hand."""
+"""Word sense probe: reading of sense-tagged texts, and a small probe whose scores are computed by hand."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import json
 
 import numpy as np
 import pytest
-from made_vectors import MadeVectors
+from rule_vectors import RuleVectors
 
 from elmo.errors import ConfigError, DataError
 from elmo.probes.sense_averages import average_senses, transform
-from elmo.probes.sense_mix import PairProducts, weightings
+from elmo.probes.sense_mix import PairProducts, layer_weight_grid
 from elmo.probes.senses import Target, lemma_of, read_raganato, read_semcor, read_wordnet, split_form
 from elmo.probes.wsd import probe_wsd
 
@@ -55,7 +55,7 @@ def folder(tmp_path):
     return tmp_path
 
 
-def test_forms_become_words_of_running_text():
+def test_forms_are_split_into_words_of_running_text():
     assert split_form("took_place") == ["took", "place"]
     assert split_form("old age") == ["old", "age"]
     assert split_form("``") == ['"']
@@ -73,11 +73,11 @@ def test_lemma_of_a_sense_key():
 def test_wordnet_orders_senses_and_joins_satellites_with_adjectives(folder):
     wordnet = read_wordnet(folder / "index.sense")
     assert wordnet.senses["bank", "n"] == [RIVER, MONEY]
-    assert wordnet.first(("glad", "a")) == "glad%3:00:00::"
-    assert wordnet.first(("nothing", "n")) is None
+    assert wordnet.first_sense(("glad", "a")) == "glad%3:00:00::"
+    assert wordnet.first_sense(("nothing", "n")) is None
 
 
-def test_evaluation_text_has_spans_and_any_right_sense(folder):
+def test_evaluation_text_has_spans_and_all_gold_senses(folder):
     texts = list(read_raganato(folder / "semeval2007" / "semeval2007.data.xml"))
     assert texts[0].tokens == ["river", "banks", '"']
     assert texts[2].tokens == ["in", "old", "age", "bank"]
@@ -95,65 +95,67 @@ def test_semcor_reads_json_lines_and_raganatos_xml(folder):
         list(read_semcor(folder / "bad.jsonl"))
 
 
-def test_an_instance_without_gold_is_named(folder):
+def test_an_instance_without_gold_sense_is_an_error_with_its_name(folder):
     gold = folder / "semeval2007" / "semeval2007.gold.key.txt"
     gold.write_text(GOLD.splitlines()[0] + "\n", encoding="utf-8")
     with pytest.raises(DataError, match=r"d0\.s1\.t0"):
         list(read_raganato(folder / "semeval2007" / "semeval2007.data.xml"))
 
 
-def by_context():
-    """Layer 0 knows the word alone (all forms of bank alike), layer 1 the word before."""
+def contextual_vectors():
+    """Layer 0 has one vector for all forms of bank; layer 1 depends on the previous word."""
     context = {"river": [1.0, 0.1], "money": [0.1, 1.0]}
-    return MadeVectors(lambda s, i: [[1.0, 1.0], context.get(s[i - 1], [0.7, 0.7]) if i else [0.5, 0.6]], 2, 2)
+    return RuleVectors(lambda s, i: [[1.0, 1.0], context.get(s[i - 1], [0.7, 0.7]) if i else [0.5, 0.6]], 2, 2)
 
 
-def test_every_figure_of_a_small_probe(folder):
-    record = probe_wsd(by_context(), folder)
+def test_all_scores_of_a_small_probe(folder):
+    record = probe_wsd(contextual_vectors(), folder)
     views, counts = record["scores"]["views"], record["counts"]
-    # SemCor has bank the noun; old_age and bank the verb fall back on WordNet's first senses, both right
+    # SemCor has the noun bank; old_age and the verb bank get WordNet's first senses, both correct
     assert (counts["targets"], counts["lemma_in_semcor"], counts["senses"]) == (4, 2, 2)
     assert views["1"]["plain"]["ALL"] == 100.0
     assert views["1"]["plain"]["no_back_off"] == 50.0
-    # layer 0: all cosines are equal, so SemCor's most frequent, money, wins: wrong for the river, right for the second
+    # layer 0: all cosines are equal, so SemCor's most frequent sense, money, is chosen: wrong, then correct
     assert views["0"]["plain"]["ALL"] == 75.0
     assert views["0"]["plain"]["noun"] == pytest.approx(66.6667)
     assert views["0"]["plain"]["verb"] == 100.0
-    # WordNet's first sense of bank, the river's, is also one of the two right ones of the second
+    # WordNet's first sense of bank, the river bank, is also one of the two gold senses of the second target
     assert record["scores"]["wordnet_first_sense"]["ALL"] == 100.0
     assert record["scores"]["semcor_most_frequent"]["ALL"] == 75.0
     assert set(views) == {"0", "1", "0-1", "mix", "concat"}
-    # layer 0 adds the same to every cosine: alone it decides nothing, with any of layer 1 the right sense is nearest
+    # layer 0 adds the same value to every cosine; with any weight of layer 1 the correct sense is the nearest
     assert views["mix"]["plain"]["ALL"] == views["concat"]["plain"]["ALL"] == 100.0
-    assert views["mix"]["plain"]["layer_weights"] == [0.5, 0.5], "the most even of equals"
-    assert views["1"]["tuned"] | {"form": "plain", "prior": 0.0} == views["1"]["tuned"], "the simplest of equals"
+    assert views["mix"]["plain"]["layer_weights"] == [0.5, 0.5], "of equally good weights, the most uniform"
+    assert views["1"]["tuned"] | {"form": "plain", "prior": 0.0} == views["1"]["tuned"], (
+        "of equally good settings, the simplest"
+    )
 
 
-def test_averages_are_means_over_occurrences_and_words(folder):
-    def rule(sentence, place):
-        return [[float(place), 1.0 if sentence[0] == "money" else 0.0]]
+def test_sense_averages_are_means_over_occurrences_and_words(folder):
+    def rule(sentence, position):
+        return [[float(position), 1.0 if sentence[0] == "money" else 0.0]]
 
     wordnet = read_wordnet(folder / "index.sense")
-    wanted = {("bank", "n"), ("take_place", "v")}
-    found = average_senses(MadeVectors(rule, 1, 2), lambda: read_semcor(folder / "semcor.jsonl"), wanted, wordnet)
-    assert found.senses == [MONEY, RIVER, "take_place%2:30:00::"]  # the most frequent first
-    assert found.counts.tolist() == [2.0, 1.0, 1.0]
-    np.testing.assert_allclose(found.means[:, 0], [[1, 1], [1, 0], [0.5, 0]])
-    np.testing.assert_allclose(found.centre, [[3.5 / 4, 0.5]])  # of four targets
+    lemmas = {("bank", "n"), ("take_place", "v")}
+    averages = average_senses(RuleVectors(rule, 1, 2), lambda: read_semcor(folder / "semcor.jsonl"), lemmas, wordnet)
+    assert averages.senses == [MONEY, RIVER, "take_place%2:30:00::"]  # the most frequent first
+    assert averages.counts.tolist() == [2.0, 1.0, 1.0]
+    np.testing.assert_allclose(averages.means[:, 0], [[1, 1], [1, 0], [0.5, 0]])
+    np.testing.assert_allclose(averages.centre, [[3.5 / 4, 0.5]])  # of four targets
     targets = np.array([[1, 0], [1, 1], [1, 1], [0.5, 0]])
-    np.testing.assert_allclose(found.covariance[0], np.cov(targets.T, bias=True), atol=1e-7)
-    whitened = transform(found, "whitened", shrink=0.0)(targets[:, None].astype(np.float32))[:, 0]
+    np.testing.assert_allclose(averages.covariance[0], np.cov(targets.T, bias=True), atol=1e-7)
+    whitened = transform(averages, "whitened", shrink=0.0)(targets[:, None].astype(np.float32))[:, 0]
     np.testing.assert_allclose(np.cov(whitened.T, bias=True), np.eye(2), atol=1e-4)
-    np.testing.assert_allclose(transform(found, "centred")(targets[:, None])[:, 0].mean(0), 0, atol=1e-7)
+    np.testing.assert_allclose(transform(averages, "centred")(targets[:, None])[:, 0].mean(0), 0, atol=1e-7)
 
 
-def test_missing_data_is_named(folder):
+def test_a_missing_file_is_an_error_with_its_name(folder):
     (folder / "index.sense").unlink()
     with pytest.raises(ConfigError, match="wordnet"):
-        probe_wsd(by_context(), folder)
+        probe_wsd(contextual_vectors(), folder)
 
 
-def test_cosines_of_mixes_are_those_of_the_weighted_sums():
+def test_mixed_cosines_equal_the_cosines_of_weighted_sums():
     rng = np.random.default_rng(0)
     words, senses = rng.normal(size=(3, 3, 4)), rng.normal(size=(2, 3, 4))
     of_word, of_sense = np.array([0, 0, 1, 2]), np.array([0, 1, 1, 0])
@@ -163,12 +165,12 @@ def test_cosines_of_mixes_are_those_of_the_weighted_sums():
         one, other = weights @ words[w], weights @ senses[s]
         cosine = one @ other / np.linalg.norm(one) / np.linalg.norm(other)
         assert products.mixed(weights)[pair] == pytest.approx(cosine, abs=1e-6)
-        sides = [v / np.linalg.norm(v, axis=1, keepdims=True) for v in (words[w], senses[s])]
-        assert products.side_by_side()[pair] == pytest.approx(sides[0].ravel() @ sides[1].ravel() / 3, abs=1e-6)
+        unit = [v / np.linalg.norm(v, axis=1, keepdims=True) for v in (words[w], senses[s])]
+        assert products.concatenated()[pair] == pytest.approx(unit[0].ravel() @ unit[1].ravel() / 3, abs=1e-6)
 
 
-def test_weightings_share_one_among_the_layers():
-    assert weightings(2).tolist()[0] == [0.5, 0.5]
-    assert len(weightings(3)) == 66  # 12 over 2
-    assert len(weightings(7)) == 210  # 10 over 6
-    np.testing.assert_allclose(weightings(4).sum(1), 1.0)
+def test_weights_of_the_grid_sum_to_one():
+    assert layer_weight_grid(2).tolist()[0] == [0.5, 0.5]
+    assert len(layer_weight_grid(3)) == 66  # 12 over 2
+    assert len(layer_weight_grid(7)) == 210  # 10 over 6
+    np.testing.assert_allclose(layer_weight_grid(4).sum(1), 1.0)

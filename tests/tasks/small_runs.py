@@ -1,4 +1,4 @@
-"""Examples made by hand for snli, srl, squad and coref, and runs on them that take a second."""
+"""A few examples of snli, srl, squad and coref, and small runs on them that take about a second."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from elmo.tasks.snli import data as snli
 from elmo.tasks.squad import data as squad
 from elmo.tasks.srl import data as srl
 from elmo.tasks.task import load_task
-from elmo.tasks.tokens import to_device
+from elmo.tasks.token_batch import to_device
 
 SNLI = [
     snli.Example(premise=tuple(p.split()), hypothesis=tuple(h.split()), label=label)
@@ -57,9 +57,9 @@ SQUAD = [
 ]
 
 
-def _document(text: str, clusters: Sequence[Sequence[tuple[int, int]]], **more: Any) -> coref.Example:
+def _document(text: str, clusters: Sequence[Sequence[tuple[int, int]]], **fields: Any) -> coref.Example:
     sentences = tuple(tuple(sentence.split()) for sentence in text.split("|"))
-    return coref.Example(sentences=sentences, clusters=coref.sorted_clusters(clusters), **more)
+    return coref.Example(sentences=sentences, clusters=coref.sorted_clusters(clusters), **fields)
 
 
 COREF = [
@@ -108,7 +108,7 @@ SMALL: dict[str, dict[str, Any]] = {
 
 
 def small_config(folder: Path, name: str, **sections: Any) -> RunConfig:
-    """Settings of a small model; the examples are written to a file that serves as train and dev."""
+    """Settings of a small model; writes the examples to a file that is both train and dev."""
     path = folder / f"{name}.data"
     WRITE[name](path, EXAMPLES[name])
     base = {
@@ -121,15 +121,15 @@ def small_config(folder: Path, name: str, **sections: Any) -> RunConfig:
 
 
 def small_run(folder: Path, name: str, **sections: Any) -> tuple[Run, Splits]:
-    """A fresh model and the task's examples, read back from a file."""
+    """A new model and the examples of the task, read from the file."""
     return new_run(small_config(folder, name, **sections), show=False)
 
 
 def learn(run: Run, examples: list[Any], *, updates: int, lr: float = 0.01) -> dict[str, float]:
-    """So many updates on all examples at once; then their scores."""
+    """Makes so many updates on one batch of all examples; returns the scores of these examples."""
     optimizer = make_optimizer(run.model, run.config)
-    for weights in optimizer.param_groups:
-        weights["lr"] = lr
+    for group in optimizer.param_groups:
+        group["lr"] = lr
     model: Any = run.model
     model.train()
     torch.manual_seed(0)

@@ -1,4 +1,4 @@
-"""Documents with clusters: JSON lines and CoNLL columns, nested and crossing mentions, errors with file and line."""
+"""Reader of the coref task: JSON lines and CoNLL columns, nested and crossing mentions, errors with file and line."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ nw/x 1 0 It PRP * - - - - * (2)
 """
 
 
-def written(tmp_path, *lines):
+def write_file(tmp_path, *lines):
     path = tmp_path / "docs.jsonl"
     path.write_text("".join(x if isinstance(x, str) else json.dumps(x) + "\n" for x in lines), encoding="utf-8")
     return path
@@ -50,29 +50,29 @@ def written(tmp_path, *lines):
 
 def test_json_lines_are_read(tmp_path):
     values = {"doc": "d", "genre": "news", "sentences": SENTENCES, "clusters": [[[5, 5], [3, 3], [0, 0]]]}
-    (example,) = read_examples(written(tmp_path, values))
+    (example,) = read_examples(write_file(tmp_path, values))
     assert example.clusters == (((0, 0), (3, 3), (5, 5)),)
     assert (example.doc, example.genre, example.speakers) == ("d", "news", ())
     assert example.tokens[3:7] == ("She", "and", "her", "dog")
 
 
-def test_doc_keys_and_speakers_of_other_converters_are_understood(tmp_path):
+def test_doc_keys_and_speakers_of_other_converters_are_read(tmp_path):
     speakers = [["ann"] * 3, ["bob"] * 6]
     values = {"doc_key": "bc/cctv/00_0", "sentences": SENTENCES, "speakers": speakers, "clusters": []}
-    (example,) = read_examples(written(tmp_path, values))
+    (example,) = read_examples(write_file(tmp_path, values))
     assert (example.doc, example.genre) == ("bc/cctv/00_0", "bc")
     assert example.speakers == ("ann",) * 3 + ("bob",) * 6
 
 
-def test_brackets_without_separators_nest_and_cross(tmp_path):
-    (example,) = read_examples(written(tmp_path, GUM))
+def test_brackets_without_separators_may_nest_and_cross(tmp_path):
+    (example,) = read_examples(write_file(tmp_path, GUM))
     assert example.genre == "news"
     assert example.tokens[-1] == "#"
     assert example.clusters == (((0, 0), (3, 3), (5, 5)), ((3, 6), (8, 8)), ((5, 6), (10, 10)))
 
 
 def test_conll2012_has_parts_speakers_and_separators(tmp_path):
-    first, second = read_examples(written(tmp_path, CONLL2012))
+    first, second = read_examples(write_file(tmp_path, CONLL2012))
     assert first.sentences == (("I", "left"), ("My", "dog"))
     assert first.clusters == (((0, 0), (2, 2)), ((2, 3),))
     assert first.speakers == ("ann", "ann", "bob", "bob")
@@ -80,8 +80,8 @@ def test_conll2012_has_parts_speakers_and_separators(tmp_path):
     assert (second.clusters, second.speakers) == ((((0, 0),),), ())
 
 
-def test_a_mention_in_two_clusters_of_a_column_stays_in_the_first(tmp_path, caplog):
-    path = written(tmp_path, GUM.replace("8\tit\t(2)", "8\tit\t(2)(3)"))
+def test_a_mention_in_two_clusters_of_a_column_is_in_the_first(tmp_path, caplog):
+    path = write_file(tmp_path, GUM.replace("8\tit\t(2)", "8\tit\t(2)(3)"))
     with caplog.at_level(logging.WARNING):
         (example,) = read_examples(path)
     assert any(record.args[:2] == (path, 10) for record in caplog.records)
@@ -89,7 +89,7 @@ def test_a_mention_in_two_clusters_of_a_column_stays_in_the_first(tmp_path, capl
 
 
 @pytest.mark.parametrize(
-    ("values", "says"),
+    ("values", "message"),
     [
         ("{x\n", "not JSON"),
         ("{}\n", "sentences"),
@@ -102,29 +102,29 @@ def test_a_mention_in_two_clusters_of_a_column_stays_in_the_first(tmp_path, capl
         ({"sentences": SENTENCES, "speakers": [["ann"]], "clusters": []}, "speakers"),
     ],
 )
-def test_a_bad_line_is_named(tmp_path, values, says):
-    path = written(tmp_path, {"sentences": SENTENCES, "clusters": []}, values)
+def test_an_invalid_line_is_an_error_with_its_number(tmp_path, values, message):
+    path = write_file(tmp_path, {"sentences": SENTENCES, "clusters": []}, values)
     with pytest.raises(DataError) as caught:
         read_examples(path)
     assert caught.value.message.startswith(f"{path}:2:")
-    assert says in caught.value.message
+    assert message in caught.value.message
 
 
 @pytest.mark.parametrize(
-    ("text", "line", "says"),
+    ("text", "line", "message"),
     [
         (GUM.replace("4\tand\t_", "4\tand\t9)"), 6, "never opened"),
         (GUM.replace("7\tran\t_", "7\tran\t(9"), 9, "not closed"),
-        (GUM.replace("7\tran\t_", "7\tran\t9"), 9, "no coreference column"),
+        (GUM.replace("7\tran\t_", "7\tran\t9"), 9, "not valid in a coreference column"),
         (GUM.replace("7\tran\t_", "7\tran"), 9, "2 columns"),
     ],
 )
-def test_bad_brackets_are_named_with_their_line(tmp_path, text, line, says):
-    path = written(tmp_path, text)
+def test_invalid_brackets_are_an_error_with_their_line(tmp_path, text, line, message):
+    path = write_file(tmp_path, text)
     with pytest.raises(DataError) as caught:
         read_examples(path)
     assert caught.value.message.startswith(f"{path}:{line}:")
-    assert says in caught.value.message
+    assert message in caught.value.message
 
 
 @st.composite
@@ -134,8 +134,8 @@ def documents(draw):
     total = sum(lengths)
     spans = [(a, b) for a in range(total) for b in range(a, total)]
     mentions = draw(st.lists(st.sampled_from(spans), unique=True, max_size=8))
-    homes = [draw(st.integers(0, 2)) for _ in mentions]
-    clusters = [[m for m, home in zip(mentions, homes, strict=True) if home == k] for k in range(3)]
+    cluster_ids = [draw(st.integers(0, 2)) for _ in mentions]
+    clusters = [[m for m, number in zip(mentions, cluster_ids, strict=True) if number == k] for k in range(3)]
     return Example(
         sentences=sentences,
         clusters=sorted_clusters(cluster for cluster in clusters if cluster),
@@ -147,7 +147,7 @@ def documents(draw):
 
 @settings(max_examples=25)  # each writes and syncs a file
 @given(st.lists(documents(), min_size=1, max_size=3))
-def test_what_is_written_reads_back_the_same(tmp_path_factory, examples):
+def test_write_then_read_is_identity(tmp_path_factory, examples):
     path = tmp_path_factory.mktemp("coref") / "out.jsonl"
     write_examples(path, examples)
     assert read_examples(path) == examples

@@ -1,6 +1,6 @@
-"""Coreference metrics against the cases that the reference scorer publishes with their values, and by brute force.
+"""Scorer of the coref task: the published test cases of the reference scorer, and comparisons with brute force.
 
-Each letter is a mention. Values are (recall, precision) as that scorer's documentation works them out.
+Each letter is a mention. The values are (recall, precision) from the documentation of the reference scorer.
 """
 
 from __future__ import annotations
@@ -85,9 +85,9 @@ def clusters(text):
 
 @pytest.mark.parametrize(("key", "response", "metric", "recall", "precision"), PUBLISHED)
 def test_the_reference_scorers_published_cases(key, response, metric, recall, precision):
-    found_precision, found_recall, f1 = evaluate(METRICS[metric], [(clusters(key), clusters(response))])
-    assert found_recall == pytest.approx(100 * recall)
-    assert found_precision == pytest.approx(100 * precision)
+    measured_precision, measured_recall, f1 = evaluate(METRICS[metric], [(clusters(key), clusters(response))])
+    assert measured_recall == pytest.approx(100 * recall)
+    assert measured_precision == pytest.approx(100 * precision)
     assert f1 == pytest.approx(200 * recall * precision / (recall + precision) if recall + precision else 0)
 
 
@@ -102,27 +102,27 @@ def mentions(text):
 
 
 def test_a_repeated_mention_counts_once():
-    # the published cases 7 and 8: b again in the same cluster, or in another one
-    wanted = score([document(A)], [mentions("a bcx dy z")], singletons=True)
-    assert score([document(A)], [mentions("a bcxb dy z")], singletons=True) == wanted
-    assert score([document(A)], [mentions("a bcx dy bz")], singletons=True) == wanted
-    assert wanted["ceafe_f1"] == pytest.approx(62.857, abs=1e-3)
+    # the published cases 7 and 8: b is repeated in the same cluster, or in another one
+    expected = score([document(A)], [mentions("a bcx dy z")], singletons=True)
+    assert score([document(A)], [mentions("a bcxb dy z")], singletons=True) == expected
+    assert score([document(A)], [mentions("a bcx dy bz")], singletons=True) == expected
+    assert expected["ceafe_f1"] == pytest.approx(62.857, abs=1e-3)
 
 
 def test_the_average_and_documents_summed_by_hand():
-    # two documents: links 1 of 3 and 1 of 1 wanted, 1 of 1 and 1 of 1 found
-    result = score([document("abcd"), document("ef")], [mentions("ab"), mentions("ef")])
-    assert result["muc_recall"] == pytest.approx(50)
-    assert result["muc_precision"] == 100
+    # two documents: 1 of 3 and 1 of 1 gold links are correct, 1 of 1 and 1 of 1 predicted links
+    scores = score([document("abcd"), document("ef")], [mentions("ab"), mentions("ef")])
+    assert scores["muc_recall"] == pytest.approx(50)
+    assert scores["muc_precision"] == 100
     # b3 recall: (2 * 2/4 + 2) / 6; ceafe: (4/6 + 1) / 2 both ways
-    assert result["b3_recall"] == pytest.approx(50)
-    assert result["b3_precision"] == 100
-    assert result["ceafe_f1"] == pytest.approx(100 * 5 / 6)
-    assert result["mention_recall"] == pytest.approx(100 * 4 / 6)
-    assert result[METRIC] == pytest.approx((200 / 3 + 200 / 3 + 250 / 3) / 3)
+    assert scores["b3_recall"] == pytest.approx(50)
+    assert scores["b3_precision"] == 100
+    assert scores["ceafe_f1"] == pytest.approx(100 * 5 / 6)
+    assert scores["mention_recall"] == pytest.approx(100 * 4 / 6)
+    assert scores[METRIC] == pytest.approx((200 / 3 + 200 / 3 + 250 / 3) / 3)
 
 
-def test_lone_mentions_are_left_out_unless_asked_for():
+def test_singletons_are_scored_only_on_request():
     assert score([document("a bc")], [mentions("bc d")])[METRIC] == pytest.approx(100)
     assert score([document("a bc")], [mentions("bc d")], singletons=True)[METRIC] < 100
 
@@ -135,19 +135,19 @@ def test_empty_sides_give_zero():
 
 
 @given(st.integers(1, 5), st.integers(1, 5), st.data())
-def test_the_best_alignment_equals_trying_all(n, m, data):
-    worth = np.array([[data.draw(st.floats(0, 1)) for _ in range(m)] for _ in range(n)])
-    wide = worth if n <= m else worth.T
-    every = permutations(range(wide.shape[1]), wide.shape[0])
-    best = max(sum(wide[row, column] for row, column in enumerate(columns)) for columns in every)
-    assert best_alignment(worth) == pytest.approx(best, abs=1e-9)
+def test_the_best_alignment_equals_brute_force(n, m, data):
+    similarity = np.array([[data.draw(st.floats(0, 1)) for _ in range(m)] for _ in range(n)])
+    wide = similarity if n <= m else similarity.T
+    alignments = permutations(range(wide.shape[1]), wide.shape[0])
+    best = max(sum(wide[row, column] for row, column in enumerate(columns)) for columns in alignments)
+    assert best_alignment(similarity) == pytest.approx(best, abs=1e-9)
 
 
 @given(st.data())
 def test_a_response_equal_to_the_key_is_perfect(data):
-    homes = data.draw(st.lists(st.integers(0, 4), min_size=2, max_size=12))
-    groups = [[(n, n) for n, home in enumerate(homes) if home == k] for k in range(5)]
-    kept = tuple(tuple(group) for group in groups if len(group) > 1)
-    if kept:
-        result = score([Example(sentences=(("w",) * 12,), clusters=kept)], [reversed(kept)])
-        assert all(value == pytest.approx(100) for value in result.values())
+    cluster_ids = data.draw(st.lists(st.integers(0, 4), min_size=2, max_size=12))
+    groups = [[(n, n) for n, cluster_id in enumerate(cluster_ids) if cluster_id == k] for k in range(5)]
+    key = tuple(tuple(group) for group in groups if len(group) > 1)
+    if key:
+        scores = score([Example(sentences=(("w",) * 12,), clusters=key)], [reversed(key)])
+        assert all(value == pytest.approx(100) for value in scores.values())

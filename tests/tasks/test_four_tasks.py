@@ -1,4 +1,4 @@
-"""snli, srl, squad and coref through the whole framework: trained, saved, opened again, shown and written out."""
+"""snli, srl, squad and coref with the whole framework: train, save, open, predict, render and write as JSON."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ PLACES = {"snli": {"input", "output"}, "srl": {"input"}, "squad": {"input", "out
 
 
 @pytest.mark.parametrize("name", RAW)
-def test_a_run_with_elmo_is_trained_saved_and_opened_again(tmp_path, name):
+def test_a_run_with_elmo_is_trained_saved_and_opened(tmp_path, name):
     config = small_config(tmp_path, name, elmo={"mode": "frozen"}, train={"epochs": 2, "batch_size": 2})
     record = train(config, tmp_path / "run")
-    assert set(record["mixes"]) == PLACES[name]  # where the paper puts it
+    assert set(record["mixes"]) == PLACES[name]  # as in the paper
     run = open_run(tmp_path / "run", device="cpu")
     examples = run.task.read(tmp_path / f"{name}.data")
     assert evaluate(run, examples) == pytest.approx(record["dev"])
@@ -34,19 +34,19 @@ def test_a_run_with_elmo_is_trained_saved_and_opened_again(tmp_path, name):
     (raw,) = read_raw(run.task, [RAW[name]])
     for example, prediction in zip([*examples, raw], predict(run, [*examples, raw]), strict=True):
         json.dumps(run.task.as_json(example, prediction))
-        pieces = run.task.render(example, prediction)
-        assert pieces
-        assert all(isinstance(piece.text, str) for piece in pieces)
+        segments = run.task.render(example, prediction)
+        assert segments
+        assert all(isinstance(segment.text, str) for segment in segments)
 
 
 @pytest.mark.parametrize("name", RAW)
-def test_a_tuned_bilm_learns_along(tmp_path, name):
+def test_a_tuned_bilm_trains_with_the_task(tmp_path, name):
     config = small_config(tmp_path, name, elmo={"mode": "tuned"}, train={"epochs": 1})
     assert train(config, tmp_path / "run")["updates"] >= 1
 
 
 @pytest.mark.parametrize("name", RAW)
-def test_products_in_bfloat16_train_and_predict(tmp_path, name):
+def test_training_in_bfloat16_has_a_finite_loss(tmp_path, name):
     config = small_config(tmp_path, name, elmo={"mode": "frozen"}, train={"epochs": 1, "precision": "bfloat16"})
     record = train(config, tmp_path / "run")
     assert math.isfinite(record["curve"][-1]["loss"])

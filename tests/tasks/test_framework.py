@@ -1,4 +1,4 @@
-"""What all six tasks stand on: settings, words, vectors files, cached layers, the input part of a model, batches."""
+"""The parts that all six tasks share: settings, vocabulary, word vectors, cached layers, model input, batches."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from hypothesis import strategies as st
 import elmo
 from elmo.embed.model_checksum import vectors_checksum
 from elmo.errors import ConfigError, DataError, OutputError
-from elmo.tasks.batches import group, plan_epoch
+from elmo.tasks.batches import plan_epoch, split_into_batches
 from elmo.tasks.config import make_config
 from elmo.tasks.elmo_input import make_inputs
 from elmo.tasks.layer_cache import LayerSource
 from elmo.tasks.raw_text import read_raw
 from elmo.tasks.run import new_run
-from elmo.tasks.symbols import UNKNOWN, Symbols, char_ids, make_symbols, start_vectors
 from elmo.tasks.task import TASKS, load_task
-from elmo.tasks.tokens import BatchMaker, TokenBatch, to_device
+from elmo.tasks.token_batch import BatchMaker, TokenBatch, to_device
 from elmo.tasks.word_vectors import read_vectors
+from elmo.tasks.word_vocabulary import UNKNOWN, WordVocabulary, build_vocabulary, encode_chars, initial_vectors
 
 SENTENCES = [["The", "bank", "of", "the", "river", "."], ["Yes"], ["A", "bank", "."]]
 
@@ -48,11 +48,11 @@ def test_task_names_are_suggested():
 
 
 @pytest.mark.parametrize("name", ["ner", "sst"])
-def test_a_task_answers_to_its_name(name):
+def test_a_task_is_loaded_by_name_and_has_valid_defaults(name):
     task = load_task(name)
     assert task.name == name
     assert name in TASKS
-    make_config(task)  # its defaults are settings that exist
+    make_config(task)
 
 
 @pytest.mark.parametrize(
@@ -68,14 +68,14 @@ def test_a_task_answers_to_its_name(name):
         ({"train": 3}, "expected a table", ""),
     ],
 )
-def test_bad_settings_are_named(sections, message, hint):
+def test_invalid_settings_are_an_error_with_their_name(sections, message, hint):
     with pytest.raises(ConfigError) as caught:
         config_with(**sections)
     assert message in caught.value.message
     assert hint in caught.value.hint
 
 
-def test_settings_go_to_plain_values_and_back():
+def test_settings_to_plain_values_and_back_is_identity():
     config = config_with(elmo={"mode": "frozen", "place": "both"}, optim={"lr": 1}, words={"vectors": "off"})
     assert make_config(load_task("ner"), config.to_dict()) == config
     assert config.optim.lr == 1.0
@@ -85,96 +85,96 @@ def test_settings_go_to_plain_values_and_back():
 # ---- words and vectors -----------------------------------------------------------------------------------------------
 
 
-def test_vectors_are_read_with_and_without_a_first_line(tmp_path):
+def test_vectors_are_read_with_and_without_a_header(tmp_path):
     lines = "the 1 2 3\nBank 4 5 6\n. . 7 8 9\nthe 0 0 0\nrare 1 1 1\n"
-    plain, headed = tmp_path / "plain.txt", tmp_path / "headed.txt.xz"
-    plain.write_text(lines, encoding="utf-8")
-    headed.write_bytes(lzma.compress(f"5 3\n{lines}".encode()))
-    for path in (plain, headed):
-        table = read_vectors(path, ["The", "Bank", ". ."])
-        assert table.dim == 3
-        assert table.find("THE").tolist() == [1, 2, 3]  # lower-cased, and the first of two
-        assert table.find("Bank").tolist() == [4, 5, 6]
-        assert table.find(". .").tolist() == [7, 8, 9]
-        assert table.find("rare") is None
-    assert set(read_vectors(plain, ["rare"], extra=1).rows) == {"the", "rare"}
+    without_header, with_header = tmp_path / "plain.txt", tmp_path / "header.txt.xz"
+    without_header.write_text(lines, encoding="utf-8")
+    with_header.write_bytes(lzma.compress(f"5 3\n{lines}".encode()))
+    for path in (without_header, with_header):
+        vectors = read_vectors(path, ["The", "Bank", ". ."])
+        assert vectors.dim == 3
+        assert vectors.lookup("THE").tolist() == [1, 2, 3]  # in lower case, the first of two vectors
+        assert vectors.lookup("Bank").tolist() == [4, 5, 6]
+        assert vectors.lookup(". .").tolist() == [7, 8, 9]
+        assert vectors.lookup("rare") is None
+    assert set(read_vectors(without_header, ["rare"], extra=1).row_of) == {"the", "rare"}
 
 
 @pytest.mark.parametrize(
-    ("content", "place"),
+    ("content", "message"),
     [
         (b"the 1 2\nbank 1\n", ":2: 1 numbers"),
         (b"the 1 x\n", ":1: could not convert"),
         (b"the 1 nan\n", ":1: a number that is not finite"),
         (b"\xff\xfe 1 2\n", ":1: byte 0 (0xff) is not UTF-8"),
         (b"the\nbank 1 2\n", ":1: no numbers after the word; expected word2vec's text format"),
-        (b"", ": no vector"),
+        (b"", ": the file has no vector"),
     ],
 )
-def test_bad_vectors_are_named_with_their_line(tmp_path, content, place):
+def test_invalid_vectors_are_an_error_with_their_line(tmp_path, content, message):
     path = tmp_path / "vectors.txt"
     path.write_bytes(content)
     with pytest.raises(DataError) as caught:
         read_vectors(path, ["the", "bank"])
-    assert f"{path}{place}" in caught.value.message
+    assert f"{path}{message}" in caught.value.message
 
 
-def test_damaged_vectors_are_named(tmp_path):
+def test_a_damaged_file_of_vectors_is_an_error(tmp_path):
     path = tmp_path / "vectors.txt.xz"
     path.write_bytes(lzma.compress(b"the 1 2\n" * 1000)[:-20])
     with pytest.raises(DataError, match=r"vectors\.txt\.xz: cannot be read past"):
         read_vectors(path, ["the"])
 
 
-def test_symbols_keep_frequent_words_and_those_with_vectors(tmp_path):
+def test_the_vocabulary_has_frequent_words_and_words_with_vectors(tmp_path):
     path = tmp_path / "vectors.txt"
     path.write_text("river 1 1\ndevword 2 2\nextra 3 3\n", encoding="utf-8")
     training, other = [["a", "a", "once", "River"]], [["devword", "never"]]
-    assert make_symbols(training, other, None, min_count=2).words == ("a",)
-    table = read_vectors(path, ["a", "once", "River", "devword", "never"], extra=3)
-    symbols = make_symbols(training, other, table, min_count=2)
-    assert set(symbols.words) == {"a", "River", "devword", "river", "extra"}
-    assert symbols.id("RIVER") == symbols.id("river")
-    assert symbols.id("never") == UNKNOWN
-    start = start_vectors(symbols, table, 2, seed=0)
-    assert start[symbols.id("River")].tolist() == [1, 1]
-    assert not start[0].any()
+    assert build_vocabulary(training, other, None, min_count=2).words == ("a",)
+    vectors = read_vectors(path, ["a", "once", "River", "devword", "never"], extra=3)
+    vocabulary = build_vocabulary(training, other, vectors, min_count=2)
+    assert set(vocabulary.words) == {"a", "River", "devword", "river", "extra"}
+    assert vocabulary.id("RIVER") == vocabulary.id("river")
+    assert vocabulary.id("never") == UNKNOWN
+    initial = initial_vectors(vocabulary, vectors, 2, seed=0)
+    assert initial[vocabulary.id("River")].tolist() == [1, 1]
+    assert not initial[0].any()
 
 
-def test_chance_vectors_depend_on_word_and_seed_alone():
-    few, many = Symbols(["b"]), Symbols(["a", "b"])
-    first, second = start_vectors(few, None, 5, seed=1), start_vectors(many, None, 5, seed=1)
-    assert np.array_equal(first[few.id("b")], second[many.id("b")])
-    assert not np.array_equal(first, start_vectors(few, None, 5, seed=2))
+def test_random_vectors_depend_only_on_word_and_seed():
+    small, large = WordVocabulary(["b"]), WordVocabulary(["a", "b"])
+    first, second = initial_vectors(small, None, 5, seed=1), initial_vectors(large, None, 5, seed=1)
+    assert np.array_equal(first[small.id("b")], second[large.id("b")])
+    assert not np.array_equal(first, initial_vectors(small, None, 5, seed=2))
 
 
-def test_long_words_keep_both_ends():
-    ids = char_ids("abcdefgh", 5)
+def test_long_words_lose_their_middle():
+    ids = encode_chars("abcdefgh", 5)
     assert bytes(i - 1 for i in ids[1:-1]) == b"abcgh"
-    assert len(char_ids("\ud800", 5)) == 5  # a lone surrogate is three bytes
+    assert len(encode_chars("\ud800", 5)) == 5  # a lone surrogate has three bytes
 
 
 # ---- layers of a frozen biLM -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("cache", ["memory", "disk", "off"])
-def test_cached_layers_are_the_embedders(embedder, tmp_path, cache):
+def test_cached_layers_equal_those_of_the_embedder(embedder, tmp_path, cache):
     source = LayerSource(embedder, vectors_checksum(embedder), cache=cache, cache_dir=tmp_path)
     source.prepare(SENTENCES[:2])
-    found = source.layers([*SENTENCES, []], T=7)  # the third was not prepared
-    assert found.shape == (3, 4, 7, embedder.dim)
+    layers = source.layers([*SENTENCES, []], T=7)  # the third was not prepared
+    assert layers.shape == (3, 4, 7, embedder.dim)
     for row, sentence in enumerate(SENTENCES):
         expected = torch.from_numpy(embedder.layers([sentence])[0])
-        # float16 keeps eleven bits
-        torch.testing.assert_close(found[:, row, : len(sentence)].float(), expected, rtol=1e-3, atol=1e-4)
-        assert not found[:, row, len(sentence) :].any()
-    assert not found[:, 3].any()
+        # float16 has eleven significant bits
+        torch.testing.assert_close(layers[:, row, : len(sentence)].float(), expected, rtol=1e-3, atol=1e-4)
+        assert not layers[:, row, len(sentence) :].any()
+    assert not layers[:, 3].any()
 
 
 def test_layers_laid_out_on_a_device_are_the_same(embedder, tmp_path):
     source = LayerSource(embedder, vectors_checksum(embedder))
     source.prepare(SENTENCES[:2])
-    source.prepare(SENTENCES)  # knows two of them already
+    source.prepare(SENTENCES)  # two of them are already prepared
     rows = [[SENTENCES[2], SENTENCES[1]], [SENTENCES[0]], [], [[], SENTENCES[2]]]
     before = source.joined(rows, T=8)
     source.copy_to_device(torch.device("cpu"))
@@ -184,61 +184,61 @@ def test_layers_laid_out_on_a_device_are_the_same(embedder, tmp_path):
     assert source.joined([[["never", "seen"]]], T=2).any()
 
 
-def test_rows_of_several_sentences_read_as_one_row_of_words(embedder):
+def test_a_text_of_several_sentences_is_one_row(embedder):
     maker = maker_for(embedder, "frozen")
     joined = maker.joined([[SENTENCES[2], SENTENCES[1]], [SENTENCES[0]]])
-    whole = maker.tokens([[*SENTENCES[2], *SENTENCES[1]], SENTENCES[0]])
-    for name in ("words", "mask", "chars"):
-        assert torch.equal(getattr(joined, name), getattr(whole, name))
+    single = maker.tokens([[*SENTENCES[2], *SENTENCES[1]], SENTENCES[0]])
+    for name in ("word_ids", "mask", "char_ids"):
+        assert torch.equal(getattr(joined, name), getattr(single, name))
     alone = maker.tokens([SENTENCES[1]])
     torch.testing.assert_close(joined.layers[:, 0, 3], alone.layers[:, 0, 0])
-    assert not torch.allclose(whole.layers[:, 0, 3], alone.layers[:, 0, 0])  # read in another sentence
+    assert not torch.allclose(single.layers[:, 0, 3], alone.layers[:, 0, 0])  # embedded as one sentence
 
 
-def test_layers_on_disk_are_found_again_by_model_and_text(embedder, tmp_path):
+def test_the_disk_cache_is_reused_for_the_same_model_and_text(embedder, tmp_path):
     LayerSource(embedder, vectors_checksum(embedder), cache="disk", cache_dir=tmp_path).prepare(SENTENCES)
     (file,) = tmp_path.iterdir()
     before = file.stat().st_mtime_ns
-    again = LayerSource(embedder, vectors_checksum(embedder), cache="disk", cache_dir=tmp_path)
-    again.prepare(SENTENCES)
+    second = LayerSource(embedder, vectors_checksum(embedder), cache="disk", cache_dir=tmp_path)
+    second.prepare(SENTENCES)
     assert file.stat().st_mtime_ns == before
-    again.prepare([["other", "text"]])
+    second.prepare([["other", "text"]])
     assert len(list(tmp_path.iterdir())) == 2
 
 
-def test_damaged_layers_on_disk_are_refused(embedder, tmp_path):
+def test_a_damaged_disk_cache_is_an_error(embedder, tmp_path):
     LayerSource(embedder, vectors_checksum(embedder), cache="disk", cache_dir=tmp_path).prepare(SENTENCES)
     (file,) = tmp_path.iterdir()
     np.save(file, np.zeros((2, 3), dtype=np.float16))
-    again = LayerSource(embedder, vectors_checksum(embedder), cache="disk", cache_dir=tmp_path)
+    second = LayerSource(embedder, vectors_checksum(embedder), cache="disk", cache_dir=tmp_path)
     with pytest.raises(DataError, match="expected float16"):
-        again.prepare(SENTENCES)
+        second.prepare(SENTENCES)
     for damage in (b"", file.read_bytes()[:-1], b"no array at all"):
         file.write_bytes(damage)
         with pytest.raises(DataError, match="damaged") as caught:
-            again.prepare(SENTENCES)
+            second.prepare(SENTENCES)
         assert str(file) in caught.value.message
 
 
-def test_a_cache_folder_that_cannot_be_made_is_named(embedder, tmp_path):
+def test_a_cache_folder_that_cannot_be_created_is_an_error(embedder, tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(OutputError, match="cannot be written"):
         LayerSource(embedder, vectors_checksum(embedder), cache="disk", cache_dir=tmp_path / "file").prepare(SENTENCES)
 
 
-# ---- the input part of a model ---------------------------------------------------------------------------------------
+# ---- the input of a model --------------------------------------------------------------------------------------------
 
 
 def maker_for(embedder, mode):
-    symbols = Symbols(["the", "bank", "."])
+    vocabulary = WordVocabulary(["the", "bank", "."])
     source = LayerSource(embedder, vectors_checksum(embedder), cache="off") if mode == "frozen" else None
     indexer = embedder.indexer if mode == "tuned" else None
-    return BatchMaker(symbols, {"tag": ("O",)}, max_chars=10, source=source, indexer=indexer)
+    return BatchMaker(vocabulary, {"tag": ("O",)}, max_chars=10, source=source, indexer=indexer)
 
 
 @pytest.mark.parametrize("place", ["input", "output", "both"])
 @pytest.mark.parametrize("layers", ["all", "top"])
-def test_elmo_enters_where_it_is_asked_for(embedder, place, layers):
+def test_elmo_is_at_the_chosen_place(embedder, place, layers):
     config = config_with(elmo={"mode": "frozen", "place": place, "layers": layers, "penalty": 1.0})
     inputs = make_inputs(config, np.zeros((5, 7), dtype=np.float32), embedder).eval()
     D = embedder.dim
@@ -250,16 +250,16 @@ def test_elmo_enters_where_it_is_asked_for(embedder, place, layers):
     assert set(inputs.mixes()) == ({"input", "output"} if place == "both" else {place})
     expected = [0, 0, 1] if layers == "top" else [1 / 3] * 3
     assert all(mix["weights"] == pytest.approx(expected) for mix in inputs.mixes().values())
-    assert float(torch.as_tensor(inputs.penalty()).detach()) == 0.0  # equal weights are not pulled anywhere
+    assert float(torch.as_tensor(inputs.penalty()).detach()) == 0.0  # zero for the initial weights
 
 
 @pytest.mark.parametrize("mode", ["none", "frozen", "tuned"])
-def test_neighbours_and_padding_change_nothing(embedder, mode):
+def test_vectors_do_not_depend_on_padding_and_neighbours(embedder, mode):
     config = config_with(elmo={"mode": mode, "place": "both"}, words={"dim": 4})
     torch.manual_seed(0)
-    start = np.random.default_rng(0).standard_normal((5, 4)).astype(np.float32)
+    word_vectors = np.random.default_rng(0).standard_normal((5, 4)).astype(np.float32)
     model = elmo.load("tiny-random", device="cpu") if mode == "tuned" else embedder
-    inputs = make_inputs(config, start, None if mode == "none" else model).eval()
+    inputs = make_inputs(config, word_vectors, None if mode == "none" else model).eval()
     maker = maker_for(model, mode)
     together = inputs(maker.tokens(SENTENCES))
     for row, sentence in enumerate(SENTENCES):
@@ -268,47 +268,47 @@ def test_neighbours_and_padding_change_nothing(embedder, mode):
         torch.testing.assert_close(together.vectors[row, :n], alone.vectors[0], rtol=1e-4, atol=1e-5)
         assert not together.vectors[row, n:].any()
         if mode != "none":
-            ours = inputs.at_output(torch.zeros(3, 6, 0), together)[row]
-            theirs = inputs.at_output(torch.zeros(1, n, 0), alone)[0]
-            torch.testing.assert_close(ours[:n], theirs, rtol=1e-4, atol=1e-5)
-            assert not ours[n:].any()
+            in_batch = inputs.at_output(torch.zeros(3, 6, 0), together)[row]
+            expected = inputs.at_output(torch.zeros(1, n, 0), alone)[0]
+            torch.testing.assert_close(in_batch[:n], expected, rtol=1e-4, atol=1e-5)
+            assert not in_batch[n:].any()
 
 
-def test_tuned_and_frozen_layers_are_the_same_numbers(embedder):
+def test_tuned_and_frozen_layers_are_equal(embedder):
     model = elmo.load("tiny-random", device="cpu")
     frozen = make_inputs(config_with(elmo={"mode": "frozen"}, words={"dim": 0}), None, embedder).eval()
     tuned = make_inputs(config_with(elmo={"mode": "tuned"}, words={"dim": 0}), None, model).eval()
     tuned.chars.load_state_dict(frozen.chars.state_dict())
     a = frozen(maker_for(embedder, "frozen").tokens(SENTENCES)).vectors
     b = tuned(maker_for(model, "tuned").tokens(SENTENCES)).vectors
-    torch.testing.assert_close(a, b, rtol=2e-3, atol=1e-3)  # the frozen ones went through float16
+    torch.testing.assert_close(a, b, rtol=2e-3, atol=1e-3)  # frozen layers are stored in float16
     b.sum().backward()
     assert all(p.grad is not None for p in tuned.bilm.stacks.parameters())
     assert tuned.input_mix.weights.grad is not None
     assert not any(p.requires_grad for p in embedder.model.parameters())
 
 
-def test_fixed_word_vectors_do_not_learn():
-    start = np.ones((3, 4), dtype=np.float32)
-    fixed = make_inputs(config_with(words={"tuned": False}), start, None)
+def test_fixed_word_vectors_are_not_trained():
+    word_vectors = np.ones((3, 4), dtype=np.float32)
+    fixed = make_inputs(config_with(words={"tuned": False}), word_vectors, None)
     assert not fixed.words.weight.requires_grad
-    assert make_inputs(config_with(words={"tuned": True}), start, None).words.weight.requires_grad
+    assert make_inputs(config_with(words={"tuned": True}), word_vectors, None).words.weight.requires_grad
 
 
-def test_batches_move_with_all_their_tensors():
-    batch = TokenBatch(words=torch.zeros(1, 2), mask=torch.ones(1, 2))
+def test_to_device_moves_all_tensors_of_a_batch():
+    batch = TokenBatch(word_ids=torch.zeros(1, 2), mask=torch.ones(1, 2))
     moved = to_device((replace(batch), [3, "x"], None), torch.device("meta"))
-    assert moved[0].words.device.type == "meta"
+    assert moved[0].word_ids.device.type == "meta"
     assert moved[1:] == ([3, "x"], None)
 
 
-def test_unseen_labels_have_no_number(embedder):
+def test_unknown_labels_have_the_id_minus_one(embedder):
     maker = maker_for(embedder, "none")
-    assert maker.number("tag", "O") == 0
-    assert maker.number("tag", "B-PER") == -1
+    assert maker.label_id("tag", "O") == 0
+    assert maker.label_id("tag", "B-PER") == -1
 
 
-# ---- batches, raw text, whole runs -----------------------------------------------------------------------------------
+# ---- batches, raw text, runs -----------------------------------------------------------------------------------------
 
 
 @given(st.lists(st.integers(1, 60), min_size=1, max_size=80), st.integers(1, 9), st.integers(0, 200), st.integers(0, 5))
@@ -321,29 +321,29 @@ def test_an_epoch_has_every_example_once_within_its_limits(sizes, batch_size, ma
         assert not max_tokens or len(batch) == 1 or len(batch) * max(sizes[i] for i in batch) <= max_tokens
 
 
-def test_epochs_differ_and_like_sizes_sit_together():
+def test_epochs_differ_and_batches_have_similar_sizes():
     sizes = [n % 50 + 1 for n in range(400)]
     first, second = (plan_epoch(sizes, 8, seed=0, epoch=e) for e in (0, 1))
     assert first != second
     spread = [max(sizes[i] for i in batch) - min(sizes[i] for i in batch) for batch in first]
-    assert sum(spread) / len(spread) < 12  # of 49 where chance alone decided, and 1 where length alone did
-    assert group([0, 1, 2], [5, 5, 5], 2) == [[0, 1], [2]]
+    assert sum(spread) / len(spread) < 12  # about 49 for random batches, 1 for batches sorted by size
+    assert split_into_batches([0, 1, 2], [5, 5, 5], 2) == [[0, 1], [2]]
 
 
-def test_raw_text_is_cut_into_sentences_and_tokens():
+def test_raw_text_is_split_into_sentences_and_tokens():
     examples = read_raw(load_task("ner"), [["Ada left. It rained."], ["One more."]])
     assert [e.tokens for e in examples] == [("Ada", "left", "."), ("It", "rained", "."), ("One", "more", ".")]
     with pytest.raises(DataError, match="Text 2"):
         read_raw(load_task("ner"), [["fine"], [" "]])
 
 
-def test_a_share_of_the_data_keeps_labels_and_is_drawn_by_seed(tmp_path):
+def test_a_share_of_the_data_has_all_labels_and_depends_on_the_seed(tmp_path):
     runs = [
         new_run(tiny_tasks.settings(tmp_path, "ner", {"data": {"fraction": 0.4}, "train": {"seed": seed}}))
         for seed in (0, 0, 1, 2, 3)
     ]
-    chosen = [splits.train for _, splits in runs]
-    assert all(len(examples) == 2 for examples in chosen)
-    assert chosen[0] == chosen[1]
-    assert any(examples != chosen[0] for examples in chosen[2:])
+    shares = [splits.train for _, splits in runs]
+    assert all(len(examples) == 2 for examples in shares)
+    assert shares[0] == shares[1]
+    assert any(examples != shares[0] for examples in shares[2:])
     assert all(len(run.labels["tag"]) == 7 for run, _ in runs)

@@ -1,4 +1,4 @@
-"""Layers of the task models against brute force, and against what padding must not do."""
+"""Layers of the task models: equal to brute force, and independent of padding."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ def random_crf(num_labels: int, seed: int, rules: tuple[Tensor, Tensor, Tensor] 
 
 @torch.no_grad()
 def path_scores(crf: CRF, scores: Tensor) -> dict[tuple[int, ...], float]:
-    """Every path through scores (T, K) with its score, summed by hand."""
-    found = {}
+    """Every label sequence for scores (T, K), with its score."""
+    totals = {}
     for path in itertools.product(range(scores.shape[1]), repeat=len(scores)):
         total = float(crf.start[path[0]] + crf.end[path[-1]])
         total += sum(float(scores[t, label]) for t, label in enumerate(path))
         total += sum(float(crf.transitions[a, b]) for a, b in itertools.pairwise(path))
-        found[path] = total
-    return found
+        totals[path] = total
+    return totals
 
 
 @given(st.lists(st.integers(1, 4), min_size=1, max_size=3), st.integers(2, 4), st.integers(0, 10**6))
@@ -69,7 +69,7 @@ def test_crf_equals_the_sum_over_all_paths(lengths, num_labels, seed):
 
 
 @pytest.mark.parametrize("length", [1, 2, 9, 37])
-def test_crf_in_halves_equals_step_by_step(length):
+def test_crf_with_pairwise_products_equals_step_by_step(length):
     crf = random_crf(5, 3)
     scores = torch.randn(1, length, 5)
     total = crf.start + scores[0, 0]  # (K,)
@@ -77,10 +77,10 @@ def test_crf_in_halves_equals_step_by_step(length):
         total = torch.logsumexp(total[:, None] + crf.transitions, dim=0) + step
     labels = torch.zeros(1, length, dtype=torch.long)
     path = scores[0, :, 0].sum() + (length - 1) * crf.transitions[0, 0] + crf.start[0] + crf.end[0]
-    padded = torch.cat([scores, torch.randn(1, 3, 5)], dim=1)  # what lies in the padding changes nothing
+    padded = torch.cat([scores, torch.randn(1, 3, 5)], dim=1)  # the values of padding are ignored
     mask = torch.arange(length + 3) < length
-    found = crf.log_likelihood(padded, torch.cat([labels, torch.ones(1, 3, dtype=torch.long)], dim=1), mask[None])
-    torch.testing.assert_close(found[0], path - torch.logsumexp(total + crf.end, dim=0), rtol=1e-4, atol=1e-4)
+    likelihood = crf.log_likelihood(padded, torch.cat([labels, torch.ones(1, 3, dtype=torch.long)], dim=1), mask[None])
+    torch.testing.assert_close(likelihood[0], path - torch.logsumexp(total + crf.end, dim=0), rtol=1e-4, atol=1e-4)
 
 
 @given(st.integers(1, 4), st.integers(0, 10**6))
@@ -99,11 +99,11 @@ def test_best_path_under_rules_is_the_best_allowed_one(length, seed):
     total = torch.logsumexp(torch.tensor(list(allowed.values())), 0)
     labels = torch.tensor([best])
     expected = allowed[tuple(best)] - float(total)
-    found = crf.log_likelihood(scores, labels, torch.ones(1, length, dtype=torch.bool))
-    assert float(found.detach()) == pytest.approx(expected, abs=2e-3)  # sums near -1e4 round to 1e-3 in float32
+    likelihood = crf.log_likelihood(scores, labels, torch.ones(1, length, dtype=torch.bool))
+    assert float(likelihood.detach()) == pytest.approx(expected, abs=2e-3)  # sums near -1e4 round to 1e-3 in float32
 
 
-def test_bio_rules_on_hand_worked_pairs():
+def test_bio_rules_by_hand():
     allowed, start, end = bio_rules(LABELS)
     number = LABELS.index
     assert allowed[number("B-PER"), number("I-PER")]
@@ -115,7 +115,7 @@ def test_bio_rules_on_hand_worked_pairs():
     assert end.all()
 
 
-def test_viterbi_gives_score_and_handles_one_token_and_an_empty_row():
+def test_viterbi_returns_the_score_and_handles_one_token_and_an_empty_row():
     scores = torch.tensor([[[1.0, 3.0], [0.0, 0.0]], [[5.0, 1.0], [0.0, 0.0]]])
     mask = torch.tensor([[True, False], [False, False]])
     zero = torch.zeros(2)
@@ -124,18 +124,18 @@ def test_viterbi_gives_score_and_handles_one_token_and_an_empty_row():
     assert float(total[0]) == 3.0
 
 
-def test_as_scores_forbids_far_below_any_score():
+def test_as_scores_is_far_below_other_scores_where_not_allowed():
     assert as_scores(torch.tensor([True, False])).tolist() == [0.0, -1e4]
 
 
 @given(st.lists(st.integers(0, 5), min_size=1, max_size=5))
-def test_packing_is_torchs_own_and_comes_back(lengths):
+def test_packing_equals_torchs_packing_and_unpacking_inverts_it(lengths):
     vectors = torch.randn(len(lengths), 6, 3)
     packing = make_packing(lengths, 6)
     inside = torch.arange(6) < torch.tensor(lengths)[:, None]
     packed = packing.pack(vectors)
     torch.testing.assert_close(packing.unpack(packed, len(lengths), 6), vectors * inside[:, :, None])
-    if min(lengths) > 0:  # torch packs no empty row
+    if min(lengths) > 0:  # torch cannot pack an empty row
         expected = pack_padded_sequence(vectors, torch.tensor(lengths), batch_first=True, enforce_sorted=False)
         assert torch.equal(packed.batch_sizes, expected.batch_sizes)
         by_torch = pad_packed_sequence(expected._replace(data=packed.data), batch_first=True, total_length=6)[0]
@@ -143,23 +143,23 @@ def test_packing_is_torchs_own_and_comes_back(lengths):
 
 
 @pytest.mark.parametrize("cell", ["lstm", "gru"])
-def test_encoder_sees_no_padding(cell):
+def test_encoder_does_not_depend_on_padding(cell):
     torch.manual_seed(0)
     encoder = BiRNN(5, 4, 2, cell=cell).eval()
     short, long = torch.randn(1, 3, 5), torch.randn(1, 7, 5)
     padded = torch.full((3, 7, 5), 9.0)
     padded[0, :3], padded[1] = short, long
     mask = torch.arange(7) < torch.tensor([3, 7, 0])[:, None]
-    found = encoder(padded, mask)
-    assert found.shape == (3, 7, encoder.dim)
-    torch.testing.assert_close(found[:1, :3], encoder(short, mask[:1, :3]))
-    torch.testing.assert_close(found[1:2], encoder(long, mask[1:2]))
-    assert not found[0, 3:].any()
-    assert not found[2].any()
-    assert torch.equal(encoder(padded, mask, make_packing([3, 7, 0], 7)), found)
+    encoded = encoder(padded, mask)
+    assert encoded.shape == (3, 7, encoder.dim)
+    torch.testing.assert_close(encoded[:1, :3], encoder(short, mask[:1, :3]))
+    torch.testing.assert_close(encoded[1:2], encoder(long, mask[1:2]))
+    assert not encoded[0, 3:].any()
+    assert not encoded[2].any()
+    assert torch.equal(encoder(padded, mask, make_packing([3, 7, 0], 7)), encoded)
 
 
-def test_char_cnn_sees_no_padding_and_one_letter_words():
+def test_char_cnn_does_not_depend_on_padding_and_accepts_one_letter_words():
     torch.manual_seed(0)
     cnn = CharCNN(4, 6, 3).eval()
     narrow = torch.tensor([[[257, 98, 258]]])
@@ -168,7 +168,7 @@ def test_char_cnn_sees_no_padding_and_one_letter_words():
     assert cnn(torch.zeros(1, 2, 4, dtype=torch.long)).isfinite().all()  # padding tokens
 
 
-def test_masked_functions_ignore_what_is_outside():
+def test_masked_functions_ignore_masked_positions():
     vectors = torch.tensor([[[1.0, -5.0], [3.0, -1.0], [99.0, -99.0]]])
     mask = torch.tensor([[True, True, False]])
     none = torch.zeros(1, 3, dtype=torch.bool)
@@ -182,7 +182,7 @@ def test_masked_functions_ignore_what_is_outside():
     assert not masked_softmax(torch.zeros(1, 3), none).any()
 
 
-def test_attention_is_a_mean_of_what_is_inside():
+def test_attention_is_a_mean_over_the_mask():
     values = torch.tensor([[[2.0], [4.0], [100.0]]])
     mask = torch.tensor([[True, True, False]])
     assert attend(torch.zeros(1, 2, 3), values, mask).flatten().tolist() == pytest.approx([3.0, 3.0])
@@ -190,11 +190,11 @@ def test_attention_is_a_mean_of_what_is_inside():
 
 def test_bi_attention_of_both_sides_by_hand():
     a, b = torch.tensor([[[1.0, 0.0], [0.0, 1.0]]]), torch.tensor([[[1.0, 0.0]]])
-    on = torch.ones(1, 2, dtype=torch.bool)
-    of_a, of_b = bi_attention(a, b, on, on[:, :1])
-    assert torch.equal(of_a, b.expand(1, 2, 2))  # there is one place to look at
-    share = torch.softmax(torch.tensor([1.0, 0.0]), 0)
-    torch.testing.assert_close(of_b[0, 0], share)
+    mask = torch.ones(1, 2, dtype=torch.bool)
+    of_a, of_b = bi_attention(a, b, mask, mask[:, :1])
+    assert torch.equal(of_a, b.expand(1, 2, 2))  # b has only one position
+    weights = torch.softmax(torch.tensor([1.0, 0.0]), 0)
+    torch.testing.assert_close(of_b[0, 0], weights)
 
 
 def test_time_dropout_is_the_same_at_every_step():

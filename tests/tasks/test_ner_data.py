@@ -1,4 +1,4 @@
-"""Readers of entity columns: the layouts in use, tag schemes, and errors that name file and line."""
+"""Reader of the ner task: column layouts, tag schemes, and errors that name file and line."""
 
 from __future__ import annotations
 
@@ -32,30 +32,30 @@ UNER = """# newdoc id = answers-1
 """
 
 
-def written(tmp_path, text, newline="\n"):
+def write_file(tmp_path, text, newline="\n"):
     path = tmp_path / "data.txt"
     path.write_bytes(text.replace("\n", newline).encode())
     return path
 
 
 def test_conll2003_is_read_and_iob1_becomes_iob2(tmp_path):
-    first, second = read_examples(written(tmp_path, CONLL2003))
+    first, second = read_examples(write_file(tmp_path, CONLL2003))
     assert first.tokens == ("EU", "rejects", "German", "British", "call")
     assert first.tags == ("B-ORG", "O", "B-MISC", "B-MISC", "O")
     assert second == Example(tokens=("#", "1"), tags=("O", "B-ORG"))
     assert first.sentences == (first.tokens,)
 
 
-def test_numbered_rows_hold_the_tag_third_whatever_follows(tmp_path):
-    assert read_examples(written(tmp_path, UNER)) == [
+def test_numbered_rows_have_the_tag_in_the_third_column(tmp_path):
+    assert read_examples(write_file(tmp_path, UNER)) == [
         Example(tokens=("in", "tampa", "bay"), tags=("O", "B-LOC", "I-LOC"))
     ]
 
 
-def test_windows_line_ends_and_a_byte_order_mark_change_nothing(tmp_path):
+def test_windows_line_ends_and_a_byte_order_mark_are_ignored(tmp_path):
     path = tmp_path / "bom.txt"
     path.write_bytes(b"\xef\xbb\xbf" + CONLL2003.replace("\n", "\r\n").encode())
-    assert read_examples(path) == read_examples(written(tmp_path, CONLL2003))
+    assert read_examples(path) == read_examples(write_file(tmp_path, CONLL2003))
 
 
 @pytest.mark.parametrize(
@@ -68,30 +68,30 @@ def test_windows_line_ends_and_a_byte_order_mark_change_nothing(tmp_path):
 )
 def test_every_scheme_becomes_iob2(tmp_path, tags, iob2):
     text = "".join(f"w{n} {tag}\n" for n, tag in enumerate(tags.split()))
-    assert read_examples(written(tmp_path, text))[0].tags == tuple(iob2.split())
+    assert read_examples(write_file(tmp_path, text))[0].tags == tuple(iob2.split())
 
 
 @pytest.mark.parametrize(
-    ("text", "line", "says"),
+    ("text", "line", "message"),
     [
         ("a DT O\nb O\n", 2, "2 columns"),
         ("a O\nb X-PER\n", 2, "X-PER"),
-        ("a O\n\nb\n", 3, "alone"),
-        ("1\ta\tO\n2\tb\n", 2, "ends too soon"),
+        ("a O\n\nb\n", 3, "has only 'b'"),
+        ("1\ta\tO\n2\tb\n", 2, "too short"),
         ("a\tO\n\tO\n", 2, "empty"),
     ],
 )
-def test_a_bad_row_is_named_with_its_line(tmp_path, text, line, says):
-    path = written(tmp_path, text)
+def test_an_invalid_row_is_an_error_with_its_line(tmp_path, text, line, message):
+    path = write_file(tmp_path, text)
     with pytest.raises(DataError) as caught:
         read_examples(path)
     assert f"{path}:{line}:" in caught.value.message
-    assert says in caught.value.message
+    assert message in caught.value.message
 
 
 def test_an_empty_file_is_an_error(tmp_path):
     with pytest.raises(DataError, match="no sentence"):
-        read_examples(written(tmp_path, "\n\n"))
+        read_examples(write_file(tmp_path, "\n\n"))
 
 
 words = st.text(st.characters(codec="utf-8", exclude_categories=("Z", "C")), min_size=1, max_size=8)
@@ -99,22 +99,22 @@ kinds = st.sampled_from(["PER", "LOC", "A-B"])
 
 
 @st.composite
-def taggings(draw):
+def tagged_spans(draw):
     length = draw(st.integers(1, 8))
-    cuts = sorted(draw(st.sets(st.integers(0, length), max_size=6)))
-    spans = [(draw(kinds), a, b - 1) for a, b in itertools.pairwise(cuts) if draw(st.booleans())]
+    boundaries = sorted(draw(st.sets(st.integers(0, length), max_size=6)))
+    spans = [(draw(kinds), a, b - 1) for a, b in itertools.pairwise(boundaries) if draw(st.booleans())]
     return length, spans
 
 
-@given(taggings())
+@given(tagged_spans())
 def test_spans_to_tags_and_back(case):
     length, spans = case
     assert [tuple(span) for span in spans_of_tags(tags_of_spans(spans, length))] == spans
 
 
 @settings(max_examples=25)  # each writes and syncs a file
-@given(st.lists(taggings(), min_size=1, max_size=4), st.data())
-def test_what_is_written_reads_back_the_same(tmp_path_factory, cases, data):
+@given(st.lists(tagged_spans(), min_size=1, max_size=4), st.data())
+def test_write_then_read_is_identity(tmp_path_factory, cases, data):
     examples = [
         Example(
             tokens=tuple(data.draw(st.lists(words, min_size=length, max_size=length))),

@@ -1,4 +1,4 @@
-"""The tagger learns a handful of sentences by heart, obeys IOB2, and is blind to padding."""
+"""The ner model: overfits a few sentences, predicts valid IOB2 tags, and does not depend on padding."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from elmo.tasks.ner.data import Example
 from elmo.tasks.ner.task import TASK, as_json, collate, labels, render
 from elmo.tasks.predict import predict
 from elmo.tasks.run import new_run
-from elmo.tasks.task import Piece
+from elmo.tasks.task import Segment
 from elmo.tasks.train import train
 from elmo.text.tokenize import tokenizer
 
@@ -23,13 +23,13 @@ TAGS = ["B-PER", "I-PER", "O", "B-LOC"]
 
 
 @pytest.mark.parametrize("mode", ["none", "frozen"])
-def test_it_learns_a_few_sentences_by_heart(tmp_path, mode):
-    over = {"elmo": {"mode": mode}, "model": {"dropout": 0.0}}
-    record = train(tiny_tasks.by_heart(tmp_path, "ner", over), tmp_path / "run")
+def test_it_overfits_a_few_sentences(tmp_path, mode):
+    overrides = {"elmo": {"mode": mode}, "model": {"dropout": 0.0}}
+    record = train(tiny_tasks.overfit_settings(tmp_path, "ner", overrides), tmp_path / "run")
     assert record["test"]["f1"] == 100.0
 
 
-def test_tags_obey_iob2_before_any_training(tmp_path):
+def test_an_untrained_model_predicts_valid_iob2_tags(tmp_path):
     run, splits = new_run(tiny_tasks.settings(tmp_path, "ner"))
     torch.nn.init.normal_(run.model.project.weight, std=20.0)
     allowed, start, _ = bio_rules(run.model.labels)
@@ -53,23 +53,22 @@ def test_scores_and_loss_ignore_padding_and_neighbours(tmp_path):
     torch.testing.assert_close(model.loss(batch), torch.stack(losses).mean(), rtol=1e-4, atol=1e-4)
 
 
-def test_labels_come_in_pairs_and_need_an_entity():
-    found = labels([Example(tokens=("a", "b"), tags=("O", "B-X"))])
-    assert found == {"tag": ("O", "B-X", "I-X")}
+def test_labels_have_b_and_i_tags_and_need_an_entity():
+    assert labels([Example(tokens=("a", "b"), tags=("O", "B-X"))]) == {"tag": ("O", "B-X", "I-X")}
     with pytest.raises(DataError, match="every tag is O"):
         labels([Example(tokens=("a",), tags=("O",))])
 
 
-def test_a_tag_that_training_never_saw_trains_as_o(tmp_path):
+def test_an_unknown_tag_is_trained_as_o(tmp_path):
     run, _ = new_run(tiny_tasks.settings(tmp_path, "ner"))
     batch = collate([Example(tokens=("a", "b"), tags=("B-NEW", "B-PER"))], run.maker)
-    assert batch.tags.tolist() == [[0, run.maker.number("tag", "B-PER")]]
+    assert batch.tags.tolist() == [[0, run.maker.label_id("tag", "B-PER")]]
     assert collate([SENTENCE], run.maker).tags is None
 
 
-def test_rendering_marks_spans():
-    assert render(SENTENCE, TAGS) == [Piece("Ada Lovelace", "PER"), Piece("left"), Piece("London", "LOC")]
-    assert render(Example(tokens=("It", "rained")), ["O", "O"]) == [Piece("It rained")]
+def test_rendered_text_has_labelled_spans():
+    assert render(SENTENCE, TAGS) == [Segment("Ada Lovelace", "PER"), Segment("left"), Segment("London", "LOC")]
+    assert render(Example(tokens=("It", "rained")), ["O", "O"]) == [Segment("It rained")]
     entities = as_json(SENTENCE, TAGS)["entities"]
     assert entities[0] == {"kind": "PER", "first": 0, "last": 1, "text": "Ada Lovelace"}
     assert TASK.from_text(["Ada left."], tokenizer("whitespace")).tokens == ("Ada", "left.")

@@ -1,4 +1,4 @@
-"""Pairs in JSON lines: layouts of SNLI and MultiNLI and the plain one; "-" left out; errors with their line."""
+"""Reader and scorer of the snli task: layouts of SNLI and MultiNLI, skipped pairs, errors that name file and line."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ OFFICIAL = {
 }
 
 
-def written(tmp_path, *values):
+def write_file(tmp_path, *values):
     path = tmp_path / "pairs.jsonl"
     path.write_text("".join(v if isinstance(v, str) else json.dumps(v) + "\n" for v in values), encoding="utf-8")
     return path
 
 
 def test_the_official_layout_takes_tokens_from_the_parse(tmp_path):
-    (example,) = read_examples(written(tmp_path, OFFICIAL))
+    (example,) = read_examples(write_file(tmp_path, OFFICIAL))
     assert example.premise == ("A", "person", "(", "me", ")", "rides", ".")
     assert example.hypothesis == ("She", "did", "n't", ".")
     assert example.label == "neutral"
@@ -42,25 +42,25 @@ def test_the_official_layout_takes_tokens_from_the_parse(tmp_path):
 
 def test_text_without_a_parse_is_tokenised(tmp_path):
     values = {"genre": "fiction", "gold_label": "entailment", "sentence1": "It didn't.", "sentence2": "It did n't ."}
-    (example,) = read_examples(written(tmp_path, values))
+    (example,) = read_examples(write_file(tmp_path, values))
     assert example.premise == example.hypothesis == ("It", "didn", "'t", ".")
     assert example.genre == "fiction"
 
 
-def test_numbers_stand_for_labels(tmp_path):
+def test_labels_may_be_numbers(tmp_path):
     rows = [{"premise": "a", "hypothesis": "b", "label": n} for n in (0, 1, 2)]
-    assert tuple(example.label for example in read_examples(written(tmp_path, *rows))) == LABELS
+    assert tuple(example.label for example in read_examples(write_file(tmp_path, *rows))) == LABELS
 
 
-def test_pairs_without_agreement_are_left_out_and_counted(tmp_path, caplog):
+def test_pairs_without_agreement_are_skipped_and_counted(tmp_path, caplog):
     rows = [OFFICIAL, {**OFFICIAL, "gold_label": "-"}, {"premise": "a", "hypothesis": "b", "label": -1}]
     with caplog.at_level(logging.WARNING):
-        assert len(read_examples(written(tmp_path, *rows))) == 1
+        assert len(read_examples(write_file(tmp_path, *rows))) == 1
     assert any(record.args[1:] == (2, 3) for record in caplog.records)
 
 
 @pytest.mark.parametrize(
-    ("line", "says"),
+    ("line", "message"),
     [
         ("{not json\n", "not JSON"),
         ("[1, 2]\n", "list"),
@@ -72,17 +72,17 @@ def test_pairs_without_agreement_are_left_out_and_counted(tmp_path, caplog):
         ({"premise": " ", "hypothesis": "b", "label": "neutral"}, "empty"),
     ],
 )
-def test_a_bad_line_is_named(tmp_path, line, says):
-    path = written(tmp_path, OFFICIAL, line)
+def test_an_invalid_line_is_an_error_with_its_number(tmp_path, line, message):
+    path = write_file(tmp_path, OFFICIAL, line)
     with pytest.raises(DataError) as caught:
         read_examples(path)
     assert caught.value.message.startswith(f"{path}:2:")
-    assert says in caught.value.message
+    assert message in caught.value.message
 
 
-def test_a_file_of_disagreement_alone_is_an_error(tmp_path):
+def test_a_file_without_agreed_labels_is_an_error(tmp_path):
     with pytest.raises(DataError, match="no labelled pair"):
-        read_examples(written(tmp_path, {**OFFICIAL, "gold_label": "-"}))
+        read_examples(write_file(tmp_path, {**OFFICIAL, "gold_label": "-"}))
 
 
 sentences = st.lists(st.text(min_size=1, max_size=6), min_size=1, max_size=5).map(tuple)
@@ -97,7 +97,7 @@ examples_strategy = st.builds(
 
 @settings(max_examples=25)  # each writes and syncs a file
 @given(st.lists(examples_strategy, min_size=1, max_size=4))
-def test_what_is_written_reads_back_the_same(tmp_path_factory, examples):
+def test_write_then_read_is_identity(tmp_path_factory, examples):
     path = tmp_path_factory.mktemp("snli") / "out.jsonl"
     write_examples(path, examples)
     assert read_examples(path) == examples
@@ -106,8 +106,8 @@ def test_what_is_written_reads_back_the_same(tmp_path_factory, examples):
 def test_accuracy_by_hand():
     labels = ["entailment", "entailment", "neutral", "contradiction"]
     examples = [Example(premise=("a",), hypothesis=("b",), label=label) for label in labels]
-    result = score(examples, ["entailment", "neutral", "neutral", "neutral"])
-    assert result[METRIC] == 50
-    assert result["accuracy_entailment"] == 50
-    assert result["accuracy_neutral"] == 100
-    assert result["accuracy_contradiction"] == 0
+    scores = score(examples, ["entailment", "neutral", "neutral", "neutral"])
+    assert scores[METRIC] == 50
+    assert scores["accuracy_entailment"] == 50
+    assert scores["accuracy_neutral"] == 100
+    assert scores["accuracy_contradiction"] == 0

@@ -1,4 +1,4 @@
-"""ESIM learns a few pairs by heart, and neither padding nor neighbours touch a verdict."""
+"""The snli model: overfits a few pairs, and predictions do not depend on padding and neighbours."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from elmo.text.tokenize import tokenizer
 
 
 @pytest.mark.parametrize("mode", ["none", "frozen"])
-def test_it_learns_a_few_pairs_by_heart(tmp_path, mode):
+def test_it_overfits_a_few_pairs(tmp_path, mode):
     run, splits = small_run(tmp_path, "snli", elmo={"mode": mode, "dropout": 0.0})
     assert learn(run, splits.train, updates=40)["accuracy"] == 100
 
 
 @pytest.mark.parametrize("mode", ["none", "frozen"])
-def test_padding_and_neighbours_change_nothing(tmp_path, mode):
+def test_scores_do_not_depend_on_padding_and_neighbours(tmp_path, mode):
     run, splits = small_run(tmp_path, "snli", elmo={"mode": mode})
     run.model.eval()
     together = run.model.scores(TASK.collate(splits.train, run.maker))  # (B, K)
@@ -26,22 +26,22 @@ def test_padding_and_neighbours_change_nothing(tmp_path, mode):
     torch.testing.assert_close(together, alone, rtol=1e-4, atol=1e-5)
 
 
-def test_elmo_enters_before_and_after_the_encoder(tmp_path):
+def test_elmo_is_before_and_after_the_encoder(tmp_path):
     run, _ = small_run(tmp_path, "snli", elmo={"mode": "frozen"})
     model = run.model
     assert model.inputs.output_dim == run.embedder.dim
     assert model.project.in_features == 4 * (model.encoder.dim + run.embedder.dim)
 
 
-def test_raw_text_gets_a_verdict_with_probabilities(tmp_path):
+def test_raw_text_gets_a_label_with_probabilities(tmp_path):
     run, _ = small_run(tmp_path, "snli")
     example = TASK.from_text(["Two girls didn't sing.", "Nobody sang."], tokenizer("default"))
     assert example.premise == ("Two", "girls", "didn", "'t", "sing", ".")
     batch = TASK.collate([example, SNLI[0]], run.maker)
     assert batch.classes is None
     run.model.eval()
-    verdict = run.model.predict(batch)[0]
-    shown = TASK.as_json(example, verdict)
-    assert sum(shown["probabilities"].values()) == pytest.approx(1, abs=1e-4)
-    assert shown["label"] == max(LABELS, key=lambda label: verdict.probabilities[label])
-    assert TASK.render(example, verdict)[0].label == verdict.label
+    prediction = run.model.predict(batch)[0]
+    values = TASK.as_json(example, prediction)
+    assert sum(values["probabilities"].values()) == pytest.approx(1, abs=1e-4)
+    assert values["label"] == max(LABELS, key=lambda label: prediction.probabilities[label])
+    assert TASK.render(example, prediction)[0].label == prediction.label

@@ -1,4 +1,4 @@
-"""Predicates and arguments in columns, CoNLL-2005 and CoNLL-2012; the official span F1 on cases worked by hand."""
+"""Reader and scorer of the srl task: CoNLL-2005 and CoNLL-2012 columns, official F1 on cases computed by hand."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ bc/x/00 0 3 go VB (VP*))))) go 02 2 ann * *) (V*) -
 """
 
 
-def written(tmp_path, text):
+def write_file(tmp_path, text):
     path = tmp_path / "props.txt"
     path.write_text(text, encoding="utf-8")
     return path
 
 
-def test_conll2005_gives_one_example_a_predicate(tmp_path):
-    get, be = read_examples(written(tmp_path, CONLL2005))
+def test_conll2005_has_one_example_per_predicate(tmp_path):
+    get, be = read_examples(write_file(tmp_path, CONLL2005))
     assert get.tokens == be.tokens == ("I", "get", "what", "is", "here")
     assert (get.predicate, get.pos, get.sense) == (1, "VB", "get.01")
     assert get.tags == ("B-A0", "B-V", "B-A1", "I-A1", "I-A1")
@@ -47,15 +47,15 @@ def test_conll2005_gives_one_example_a_predicate(tmp_path):
     assert get.sentence == be.sentence
 
 
-def test_words_beside_a_props_file_are_enough(tmp_path):
+def test_words_and_props_columns_are_sufficient(tmp_path):
     text = "I - (A0*)\nwon win (V*)\n"
-    assert read_examples(written(tmp_path, text)) == [
+    assert read_examples(write_file(tmp_path, text)) == [
         Example(tokens=("I", "won"), predicate=1, tags=("B-A0", "B-V"), sense="win")
     ]
 
 
-def test_conll2012_columns_are_found(tmp_path):
-    want, go = read_examples(written(tmp_path, CONLL2012))
+def test_conll2012_columns_are_recognised(tmp_path):
+    want, go = read_examples(write_file(tmp_path, CONLL2012))
     assert want.tokens == ("Ann", "wants", "to", "go")
     assert (want.predicate, want.sense, want.pos) == (1, "want.01", "VBZ")
     assert want.tags == ("B-ARG0", "B-V", "B-ARG1", "I-ARG1")
@@ -63,23 +63,23 @@ def test_conll2012_columns_are_found(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("text", "line", "says"),
+    ("text", "line", "message"),
     [
         (CONLL2005.replace("what WP (NP* - - (A1* (R-A1*)", "what WP (NP* - - (A1*"), 3, "6 columns"),
         (CONLL2005.replace("here RB *)) - - *)", "here RB *)) - - *"), 3, "never closed"),
         (CONLL2005.replace("(V*) *\nwhat", "(V*) *)\nwhat"), 2, "none is open"),
-        (CONLL2005.replace("is VBZ * be be.03 * (V*)", "is VBZ * be be.03 (A2*) (V*)"), 4, "may not nest"),
-        (CONLL2005.replace("be be.03", "- -"), 1, "1 predicates are named"),
+        (CONLL2005.replace("is VBZ * be be.03 * (V*)", "is VBZ * be be.03 (A2*) (V*)"), 4, "may not be nested"),
+        (CONLL2005.replace("be be.03", "- -"), 1, "names 1 predicates"),
         (CONLL2005.replace("* (V*)\nhere", "* *\nhere"), 1, "0 predicates (V*)"),
         ("- (A0*)\nwin (V*)\n", 1, "no column of words"),
         ("Yes UH -\n", None, "no predicate"),
     ],
 )
-def test_bad_columns_are_named_with_their_line(tmp_path, text, line, says):
-    path = written(tmp_path, text)
+def test_invalid_columns_are_an_error_with_their_line(tmp_path, text, line, message):
+    path = write_file(tmp_path, text)
     with pytest.raises(DataError) as caught:
         read_examples(path)
-    assert says in caught.value.message
+    assert message in caught.value.message
     assert caught.value.message.startswith(f"{path}:{line}:" if line else f"{path}:")
 
 
@@ -87,9 +87,9 @@ def test_bad_columns_are_named_with_their_line(tmp_path, text, line, says):
 def propositions(draw):
     length = draw(st.integers(1, 7))
     predicate = draw(st.integers(0, length - 1))
-    cuts = sorted(draw(st.sets(st.integers(0, length), max_size=6)) | {predicate, predicate + 1})
+    boundaries = sorted(draw(st.sets(st.integers(0, length), max_size=6)) | {predicate, predicate + 1})
     spans = [("V", predicate, predicate)]
-    for a, b in itertools.pairwise(cuts):
+    for a, b in itertools.pairwise(boundaries):
         if a != predicate and draw(st.booleans()):
             spans.append((draw(st.sampled_from(["A0", "A1", "C-A1", "R-A0", "AM-TMP"])), a, b - 1))
     words = st.text(st.characters(codec="utf-8", exclude_categories=("Z", "C")), min_size=1, max_size=4)
@@ -101,7 +101,7 @@ def propositions(draw):
 
 @settings(max_examples=25)  # each writes and syncs a file
 @given(st.lists(propositions(), min_size=1, max_size=3))
-def test_what_is_written_reads_back_the_same(tmp_path_factory, examples):
+def test_write_then_read_is_identity(tmp_path_factory, examples):
     path = tmp_path_factory.mktemp("srl") / "out.txt"
     numbered = [Example(**{**vars(example), "sentence": n}) for n, example in enumerate(examples)]
     write_examples(path, numbered)
@@ -112,22 +112,22 @@ def gold(*rows):
     return [Example(tokens=("w",) * len(row.split()), predicate=0, tags=tuple(row.split())) for row in rows]
 
 
-def test_f1_leaves_the_predicate_out():
-    result = score(gold("B-V B-A0 B-A1 I-A1"), [["B-V", "B-A0", "B-A1", "B-A2"]])
-    # wanted A0 1, A1 2-3; found A0 1, A1 2, A2 3: 1 right of 3 found, 2 wanted
-    assert result["precision"] == pytest.approx(100 / 3)
-    assert result["recall"] == 50
-    assert result[METRIC] == pytest.approx(40)
-    assert (result["f1_A0"], result["f1_A1"], result["f1_A2"]) == (100, 0, 0)
-    assert result["perfect"] == 0
-    assert "f1_V" not in result
+def test_f1_does_not_score_the_predicate():
+    scores = score(gold("B-V B-A0 B-A1 I-A1"), [["B-V", "B-A0", "B-A1", "B-A2"]])
+    # gold A0 1, A1 2-3; predicted A0 1, A1 2, A2 3: 1 correct of 3 predicted and 2 gold
+    assert scores["precision"] == pytest.approx(100 / 3)
+    assert scores["recall"] == 50
+    assert scores[METRIC] == pytest.approx(40)
+    assert (scores["f1_A0"], scores["f1_A1"], scores["f1_A2"]) == (100, 0, 0)
+    assert scores["perfect"] == 0
+    assert "f1_V" not in scores
 
 
-def test_a_continued_argument_is_right_only_as_a_whole():
+def test_a_continued_argument_is_correct_only_with_all_its_spans():
     examples = gold("B-A1 B-V B-C-A1 B-A0")
     assert arguments_of(examples[0].tags) == {("A1", ((0, 0), (2, 2))), ("A0", ((3, 3),))}
     half = score(examples, [["B-A1", "B-V", "O", "B-A0"]])
-    # official: A1 as found lacks its second piece, so 1 of 2 found and 1 of 2 wanted; by pieces: 2 of 2 and 2 of 3
+    # official: the predicted A1 lacks its second span, so 1 of 2 predicted and 1 of 2 gold; by spans: 2/2 and 2/3
     assert half["f1"] == pytest.approx(50)
     assert half["span_f1"] == pytest.approx(80)
     assert score(examples, [examples[0].tags])["perfect"] == 100
@@ -143,9 +143,9 @@ def test_a_continuation_belongs_to_the_latest_argument_of_its_role():
 
 
 def test_a_reference_is_a_role_of_its_own():
-    result = score(gold("B-V B-R-A0"), [["B-V", "B-A0"]])
-    assert result["f1"] == 0
-    assert result["f1_R-A0"] == 0
+    scores = score(gold("B-V B-R-A0"), [["B-V", "B-A0"]])
+    assert scores["f1"] == 0
+    assert scores["f1_R-A0"] == 0
 
 
 def test_unlabelled_predicates_cannot_be_scored():

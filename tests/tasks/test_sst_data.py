@@ -1,4 +1,4 @@
-"""Sentiment trees: hand-made ones, their phrases, and errors that name file and line."""
+"""Reader and scorer of the sst task: trees, their phrases, and errors that name file and line."""
 
 from __future__ import annotations
 
@@ -13,67 +13,67 @@ from elmo.tasks.sst.score import METRIC, score
 TREE = "(3 (2 It) (4 (2 -LRB-) (1 3\u00a01\\/2)))"
 
 
-def written(tmp_path, text):
+def write_file(tmp_path, text):
     path = tmp_path / "trees.txt"
     path.write_text(text, encoding="utf-8")
     return path
 
 
-def test_a_tree_gives_tokens_label_and_every_phrase(tmp_path):
-    (example,) = read_examples(written(tmp_path, f"\ufeff{TREE}\r\n\n"))
+def test_an_example_has_tokens_label_and_every_phrase(tmp_path):
+    (example,) = read_examples(write_file(tmp_path, f"\ufeff{TREE}\r\n\n"))
     assert example.tokens == ("It", "(", "3\u00a01/2")
     assert example.label == 3
     nodes = [(p.first, p.last, p.label, p.is_word) for p in example.phrases]
     assert nodes == [(0, 2, 3, False), (0, 0, 2, True), (1, 2, 4, False), (1, 1, 2, True), (2, 2, 1, True)]
 
 
-def test_phrases_of_a_tree_train_once_each(tmp_path):
-    examples = read_examples(written(tmp_path, "(3 (2 so) (4 good))\n(1 (2 so) (1 (2 so) (0 bad)))\n"))
-    found = [(" ".join(example.tokens), example.label) for example in phrases_of(examples)]
-    assert found == [("so good", 3), ("so", 2), ("good", 4), ("so so bad", 1), ("so bad", 1), ("bad", 0)]
+def test_each_distinct_phrase_is_one_training_example(tmp_path):
+    examples = read_examples(write_file(tmp_path, "(3 (2 so) (4 good))\n(1 (2 so) (1 (2 so) (0 bad)))\n"))
+    phrases = [(" ".join(example.tokens), example.label) for example in phrases_of(examples)]
+    assert phrases == [("so good", 3), ("so", 2), ("good", 4), ("so so bad", 1), ("so bad", 1), ("bad", 0)]
 
 
 @pytest.mark.parametrize(
-    ("line", "says"),
+    ("line", "message"),
     [
-        ("(3 (2 It) (4 works)", "cut short"),
+        ("(3 (2 It) (4 works)", "incomplete"),
         ("(3 (2 It) (4 works)) more", "follows the end"),
         ("(3 (7 It) (4 works))", "'7'"),
-        ("(3 (2 It) works)", "outside a node"),
-        ("(3 (2 It here))", "outside a node"),
-        ("(3 It (2 is))", "besides its parts"),
+        ("(3 (2 It) works)", "not in a node"),
+        ("(3 (2 It here))", "not in a node"),
+        ("(3 It (2 is))", "both a word and children"),
         ("((2 It) (4 works))", "no label"),
         ("(3 ())", "empty"),
-        ("It works .", "outside a node"),
+        ("It works .", "not in a node"),
     ],
 )
-def test_a_bad_tree_is_named_with_its_line(tmp_path, line, says):
-    path = written(tmp_path, f"{TREE}\n{line}\n")
+def test_an_invalid_tree_is_an_error_with_its_line(tmp_path, line, message):
+    path = write_file(tmp_path, f"{TREE}\n{line}\n")
     with pytest.raises(DataError) as caught:
         read_examples(path)
     assert caught.value.message.startswith(f"{path}:2:")
-    assert says in caught.value.message
+    assert message in caught.value.message
 
 
 words = st.text(st.characters(codec="utf-8", exclude_characters="()[]{}\\ ", exclude_categories=("Z", "C")), min_size=1)
 trees = st.recursive(
     st.tuples(st.integers(0, 4), words),
-    lambda inner: st.tuples(st.integers(0, 4), st.lists(inner, min_size=1)),
+    lambda children: st.tuples(st.integers(0, 4), st.lists(children, min_size=1)),
     max_leaves=8,
 )
 
 
 def as_text(tree):
-    label, inside = tree
-    return f"({label} {inside if isinstance(inside, str) else ' '.join(map(as_text, inside))})"
+    label, content = tree
+    return f"({label} {content if isinstance(content, str) else ' '.join(map(as_text, content))})"
 
 
 @settings(max_examples=25)  # each writes and syncs a file
 @given(st.lists(trees, min_size=1, max_size=3))
-def test_what_is_written_reads_back_the_same(tmp_path_factory, made):
+def test_write_then_read_is_identity(tmp_path_factory, random_trees):
     folder = tmp_path_factory.mktemp("sst")
-    lines = "\n".join(map(as_text, made))
-    examples = read_examples(written(folder, lines))
+    lines = "\n".join(map(as_text, random_trees))
+    examples = read_examples(write_file(folder, lines))
     write_examples(folder / "out.txt", examples)
     assert read_examples(folder / "out.txt") == examples
     assert (folder / "out.txt").read_text(encoding="utf-8").rstrip("\n") == lines
@@ -89,8 +89,8 @@ def test_accuracy_in_five_and_in_two_classes_by_hand():
     examples = [
         Example(tokens=("w",), label=n, phrases=(Phrase(first=0, last=0, label=n, is_word=True),)) for n in labels
     ]
-    result = score(examples, [1, 1, 2, 2, 0])
-    assert result[METRIC] == 40  # the second and third of five
-    assert result["binary_accuracy"] == 50  # of 0, 1, 3, 4: the two negative ones are on the right side
+    scores = score(examples, [1, 1, 2, 2, 0])
+    assert scores[METRIC] == 40  # the second and third of five
+    assert scores["binary_accuracy"] == 50  # of 0, 1, 3, 4: the two negative ones are correct
     with pytest.raises(DataError, match="no gold label"):
         score([Example(tokens=("w",))], [1])

@@ -1,4 +1,4 @@
-"""The classifier learns a handful of phrases by heart, trains on phrases where asked, and is blind to padding."""
+"""The sst model: overfits a few sentences, can train on phrases, and does not depend on padding."""
 
 from __future__ import annotations
 
@@ -9,28 +9,28 @@ import torch
 from elmo.tasks.run import new_run
 from elmo.tasks.sst.data import Example
 from elmo.tasks.sst.task import TASK, as_json, collate, render
-from elmo.tasks.task import Piece
+from elmo.tasks.task import Segment
 from elmo.tasks.train import train
 
 
 @pytest.mark.parametrize("mode", ["none", "frozen"])
-def test_it_learns_a_few_sentences_by_heart(tmp_path, mode):
-    over = {
+def test_it_overfits_a_few_sentences(tmp_path, mode):
+    overrides = {
         "elmo": {"mode": mode, "dropout": 0.0},
-        "model": {"input_dropout": 0.0, "dropout": 0.0, "phrases": False},  # the same phrase many times would be one
+        "model": {"input_dropout": 0.0, "dropout": 0.0, "phrases": False},  # repeated phrases would be merged
     }
-    record = train(tiny_tasks.by_heart(tmp_path, "sst", over), tmp_path / "run")
+    record = train(tiny_tasks.overfit_settings(tmp_path, "sst", overrides), tmp_path / "run")
     assert record["test"]["accuracy"] == 100.0
 
 
-def test_phrases_are_trained_on_where_asked(tmp_path):
-    with_phrases, without = (
-        new_run(tiny_tasks.settings(tmp_path, "sst", {"model": {"phrases": wanted}}))[1] for wanted in (True, False)
+def test_training_examples_may_include_phrases(tmp_path):
+    with_phrases, without_phrases = (
+        new_run(tiny_tasks.settings(tmp_path, "sst", {"model": {"phrases": phrases}}))[1] for phrases in (True, False)
     )
-    assert len(without.train) == 6
+    assert len(without_phrases.train) == 6
     assert Example(tokens=("wonderful", "film"), label=4) in with_phrases.train
     assert len(with_phrases.train) == len(set(with_phrases.train)) > 12
-    assert len(with_phrases.dev) == 6  # sentences alone are scored
+    assert len(with_phrases.dev) == 6  # only sentences are scored
 
 
 @pytest.mark.parametrize("place", ["input", "output", "both"])
@@ -55,8 +55,8 @@ def test_a_batch_of_one_trains(tmp_path):
     assert collate([Example(tokens=("hm",))], run.maker).classes is None
 
 
-def test_rendering_names_the_class():
+def test_rendered_text_has_the_name_of_the_class():
     example = Example(tokens=("a", "film"))
-    assert render(example, 4) == [Piece("very positive", "very positive"), Piece("a film")]
+    assert render(example, 4) == [Segment("very positive", "very positive"), Segment("a film")]
     assert as_json(example, 0) == {"tokens": ["a", "film"], "label": 0, "name": "very negative"}
     assert TASK.fields == ("text",)

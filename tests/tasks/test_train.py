@@ -1,4 +1,4 @@
-"""The loop: the same end however often it was cut off, a whole record, early stopping, averages, refusals."""
+"""The training loop: resuming, complete records, early stopping, weight averages, and errors."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from safetensors.torch import load_file
 
 from elmo.errors import ConfigError, DataError, OutputError
 from elmo.settings import parse_assignment
-from elmo.tasks import train as loop
 from elmo.tasks.checkpoint import load_checkpoint
 from elmo.tasks.config import make_config
 from elmo.tasks.optim import WeightAverage, make_optimizer, update
@@ -23,61 +22,61 @@ from elmo.tasks.predict import evaluate, predict
 from elmo.tasks.record import find_records, read_record
 from elmo.tasks.run import new_run, open_run
 from elmo.tasks.task import load_task
-from elmo.tasks.train import train
+from elmo.tasks.train import train, update_seed
 from elmo.weights.store import save_store
 
 
-class CutOff(Exception):
-    """Stands for kill -9."""
+class Interrupted(Exception):
+    """Simulates kill -9."""
 
 
-def train_cut_off(config, out, after: int) -> None:
-    """Trains until so many lines were said after validations, then dies."""
-    said = []
+def train_interrupted(config, out, after: int) -> None:
+    """Trains until a line of progress is printed for more than `after` validations, then interrupts the run."""
+    lines = []
 
     def say(line: str) -> None:
-        said.append(line)
-        if sum(line.startswith("epoch") for line in said) > after:
-            raise CutOff  # before this validation's checkpoint: the one before it is what is left
+        lines.append(line)
+        if sum(line.startswith("epoch") for line in lines) > after:
+            raise Interrupted  # before the checkpoint of this validation, so that the previous one is resumed
 
-    with pytest.raises(CutOff):
+    with pytest.raises(Interrupted):
         train(config, out, say=say)
 
 
 @pytest.mark.parametrize(
-    "over",
+    "overrides",
     [
         {"elmo": {"mode": "none"}, "optim": {"name": "adadelta", "lr": 1.0, "ema": 0.9}},
         {"elmo": {"mode": "frozen", "place": "both"}, "train": {"validate_every": 3}, "optim": {"halve_after": 1}},
     ],
     ids=["ema", "within an epoch"],
 )
-def test_a_run_that_was_cut_off_ends_the_same(tmp_path, over):
-    config = tiny_tasks.settings(tmp_path, "ner", {"train": {"batch_size": 2, "epochs": 3}}, over)
-    whole = train(config, tmp_path / "whole")
-    train_cut_off(config, tmp_path / "cut", after=1)
-    assert load_checkpoint(tmp_path / "cut") is not None
-    train_cut_off(config, tmp_path / "cut", after=1)
-    cut = train(config, tmp_path / "cut")
-    first, second = (load_file(tmp_path / name / "model.safetensors") for name in ("whole", "cut"))
+def test_an_interrupted_run_has_the_same_result(tmp_path, overrides):
+    config = tiny_tasks.settings(tmp_path, "ner", {"train": {"batch_size": 2, "epochs": 3}}, overrides)
+    uninterrupted = train(config, tmp_path / "uninterrupted")
+    train_interrupted(config, tmp_path / "resumed", after=1)
+    assert load_checkpoint(tmp_path / "resumed") is not None
+    train_interrupted(config, tmp_path / "resumed", after=1)
+    resumed = train(config, tmp_path / "resumed")
+    first, second = (load_file(tmp_path / name / "model.safetensors") for name in ("uninterrupted", "resumed"))
     assert all(torch.equal(first[name], second[name]) for name in first)
-    for record in (whole, cut):
+    for record in (uninterrupted, resumed):
         record.pop("seconds")
-        for line in record["curve"]:
-            line.pop("seconds")
-    assert whole == cut
-    assert not (tmp_path / "cut" / "checkpoint").exists()
+        for validation in record["curve"]:
+            validation.pop("seconds")
+    assert uninterrupted == resumed
+    assert not (tmp_path / "resumed" / "checkpoint").exists()
 
 
-def test_of_tiny_epochs_some_are_validated_and_the_last_is(tmp_path):
+def test_short_epochs_are_validated_after_enough_updates_and_at_the_end(tmp_path):
     config = tiny_tasks.settings(tmp_path, "ner", {"train": {"batch_size": 2, "epochs": 5, "patience": 9}})
-    each = train(config, tmp_path / "each")
-    an_epoch = each["curve"][0]["update"]
-    over = {"train": {"validate_after": an_epoch + 1}}
-    some = train(make_config(load_task("ner"), config.to_dict(), over), tmp_path / "some")
-    assert [line["epoch"] for line in each["curve"]] == [1, 2, 3, 4, 5]
-    assert [line["epoch"] for line in some["curve"]] == [2, 4, 5]
-    assert some["curve"][-1]["dev"] == each["curve"][-1]["dev"]
+    every_epoch = train(config, tmp_path / "every_epoch")
+    epoch_updates = every_epoch["curve"][0]["update"]
+    overrides = {"train": {"validate_after": epoch_updates + 1}}
+    some_epochs = train(make_config(load_task("ner"), config.to_dict(), overrides), tmp_path / "some_epochs")
+    assert [validation["epoch"] for validation in every_epoch["curve"]] == [1, 2, 3, 4, 5]
+    assert [validation["epoch"] for validation in some_epochs["curve"]] == [2, 4, 5]
+    assert some_epochs["curve"][-1]["dev"] == every_epoch["curve"][-1]["dev"]
 
 
 def test_the_record_is_complete(tmp_path):
@@ -94,39 +93,38 @@ def test_the_record_is_complete(tmp_path):
     assert record["dev"]["f1"] == record["best"]["score"]
     assert record["test"]["f1"] == record["dev"]["f1"]  # the same file
     assert sum(record["mixes"]["input"]["weights"]) == pytest.approx(1)
-    assert [line["epoch"] for line in record["curve"]] == [1, 2]
+    assert [validation["epoch"] for validation in record["curve"]] == [1, 2]
     assert record["updates"] == record["curve"][-1]["update"] == 4
     assert record["parameters"] > 1000
-    words = shlex.split(record["command"])
-    assert words[:4] == ["elmo", "task", "train", "ner"]
-    again = make_config(load_task("ner"), *map(parse_assignment, words[5::2]))
-    assert again == config
+    arguments = shlex.split(record["command"])
+    assert arguments[:4] == ["elmo", "task", "train", "ner"]
+    assert make_config(load_task("ner"), *map(parse_assignment, arguments[5::2])) == config
     assert find_records([tmp_path])[0]["path"].endswith("record.json")
 
 
-def test_training_twice_changes_nothing_and_other_settings_are_refused(tmp_path):
+def test_a_finished_run_is_not_trained_again_and_other_settings_are_an_error(tmp_path):
     config = tiny_tasks.settings(tmp_path, "ner", {"train": {"epochs": 1}})
     first = train(config, tmp_path / "run")
-    said = []
-    assert train(config, tmp_path / "run", say=said.append) == first
-    assert "is done" in said[0]
+    lines = []
+    assert train(config, tmp_path / "run", say=lines.append) == first
+    assert "is done" in lines[0]
     with pytest.raises(ConfigError, match=r"optim.lr = 0.001; now it is 0.5"):
         train(tiny_tasks.settings(tmp_path, "ner", {"train": {"epochs": 1}, "optim": {"lr": 0.5}}), tmp_path / "run")
 
 
-def test_changed_data_is_refused_in_the_middle_of_a_run(tmp_path):
+def test_changed_data_is_an_error_when_a_run_is_resumed(tmp_path):
     config = tiny_tasks.settings(tmp_path, "ner")
-    train_cut_off(config, tmp_path / "run", after=1)
+    train_interrupted(config, tmp_path / "run", after=1)
     with open(config.data.train, "a", encoding="utf-8") as file:
         file.write("\nMore O\n")
     with pytest.raises(ConfigError, match=r"dev\.examples"):
         train(config, tmp_path / "run")
 
 
-def test_changed_data_and_another_bilm_are_refused_after_a_run(tmp_path):
+def test_changed_data_and_another_bilm_are_an_error_for_a_finished_run(tmp_path):
     save_store(tmp_path / "model", tiny_with_head())
-    over = {"elmo": {"mode": "frozen", "model": str(tmp_path / "model")}, "train": {"epochs": 1}}
-    config = tiny_tasks.settings(tmp_path, "ner", over)
+    overrides = {"elmo": {"mode": "frozen", "model": str(tmp_path / "model")}, "train": {"epochs": 1}}
+    config = tiny_tasks.settings(tmp_path, "ner", overrides)
     first = train(config, tmp_path / "run")
     assert train(config, tmp_path / "run") == first
     shutil.rmtree(tmp_path / "model")
@@ -139,7 +137,7 @@ def test_changed_data_and_another_bilm_are_refused_after_a_run(tmp_path):
         train(config, tmp_path / "run")
 
 
-def test_a_run_that_cannot_begin_leaves_nothing(tmp_path):
+def test_a_run_that_cannot_start_leaves_no_folder(tmp_path):
     config = tiny_tasks.settings(tmp_path, "ner", {"data": {"dev": str(tmp_path / "nowhere")}})
     with pytest.raises(DataError, match="nowhere"):
         train(config, tmp_path / "run")
@@ -148,26 +146,26 @@ def test_a_run_that_cannot_begin_leaves_nothing(tmp_path):
         train(config, Path(config.data.train) / "run")
 
 
-def test_a_damaged_checkpoint_is_named(tmp_path):
+def test_a_damaged_checkpoint_is_an_error_with_its_file(tmp_path):
     config = tiny_tasks.settings(tmp_path, "ner")
-    train_cut_off(config, tmp_path / "run", after=1)
+    train_interrupted(config, tmp_path / "run", after=1)
     path = tmp_path / "run" / "checkpoint" / "best.safetensors"
     path.write_bytes(path.read_bytes()[:-1] + b"x")
     with pytest.raises(DataError, match=r"best\.safetensors is not the file"):
         train(config, tmp_path / "run")
 
 
-def test_training_stops_when_dev_gets_no_better(tmp_path):
+def test_training_stops_when_the_dev_score_does_not_improve(tmp_path):
     config = tiny_tasks.settings(tmp_path, "ner", {"train": {"epochs": 50, "patience": 2}, "optim": {"lr": 0.0}})
     record = train(config, tmp_path / "run")
     assert record["best"]["epoch"] == 1
     assert record["epochs"] == 3
 
 
-def test_products_in_bfloat16_train_too(tmp_path):
-    over = {"elmo": {"mode": "frozen", "place": "both"}, "train": {"epochs": 1, "precision": "bfloat16"}}
+def test_training_in_bfloat16_has_a_loss(tmp_path):
+    overrides = {"elmo": {"mode": "frozen", "place": "both"}, "train": {"epochs": 1, "precision": "bfloat16"}}
     for task in ("ner", "sst"):
-        config = tiny_tasks.settings(tmp_path, task, over)
+        config = tiny_tasks.settings(tmp_path, task, overrides)
         assert train(config, tmp_path / task)["curve"][0]["loss"] > 0
 
 
@@ -179,11 +177,11 @@ def test_seeds_differ(tmp_path):
         for seed in (0, 1)
     ]
     assert losses[0] != losses[1]
-    chances = {loop.chance_of(seed, n) for seed in range(20) for n in range(500)}
-    assert len(chances) == 20 * 500
+    update_seeds = {update_seed(seed, n) for seed in range(20) for n in range(500)}
+    assert len(update_seeds) == 20 * 500
 
 
-def test_gradients_that_are_not_finite_move_nothing(tmp_path):
+def test_gradients_that_are_not_finite_do_not_change_the_weights(tmp_path):
     config = tiny_tasks.settings(tmp_path, "ner", {"train": {"epochs": 100}, "optim": {"name": "sgd", "lr": 100.0}})
     run, _ = new_run(config)
     weight = run.model.project.weight
@@ -195,23 +193,23 @@ def test_gradients_that_are_not_finite_move_nothing(tmp_path):
     assert not torch.equal(weight, before)
 
 
-def test_a_tuned_bilm_learns_and_is_saved_with_the_run(tmp_path):
-    over = {"elmo": {"mode": "tuned", "lr": 0.01}, "train": {"epochs": 2}}
-    config = tiny_tasks.settings(tmp_path, "ner", over)
+def test_a_tuned_bilm_is_trained_and_saved_with_the_run(tmp_path):
+    overrides = {"elmo": {"mode": "tuned", "lr": 0.01}, "train": {"epochs": 2}}
+    config = tiny_tasks.settings(tmp_path, "ner", overrides)
     record = train(config, tmp_path / "run")
     fresh, splits = new_run(config)
-    assert record["elmo"]["sha256"] == fresh.elmo_sha256  # as it was before the task
-    kept = open_run(tmp_path / "run")
-    name = next(n for n, _ in kept.model.named_parameters() if n.startswith("inputs.bilm.stacks"))
-    assert not torch.equal(dict(kept.model.named_parameters())[name], dict(fresh.model.named_parameters())[name])
-    assert evaluate(kept, splits.dev)["f1"] == pytest.approx(read_record(tmp_path / "run")["dev"]["f1"])
+    assert record["elmo"]["sha256"] == fresh.elmo_sha256  # of the weights before the task
+    trained = open_run(tmp_path / "run")
+    name = next(n for n, _ in trained.model.named_parameters() if n.startswith("inputs.bilm.stacks"))
+    assert not torch.equal(dict(trained.model.named_parameters())[name], dict(fresh.model.named_parameters())[name])
+    assert evaluate(trained, splits.dev)["f1"] == pytest.approx(read_record(tmp_path / "run")["dev"]["f1"])
 
 
-def test_a_tuned_bilm_with_a_softmax_goes_on_and_opens_again(tmp_path):
+def test_a_tuned_bilm_with_a_softmax_head_can_be_resumed_and_opened(tmp_path):
     save_store(tmp_path / "model", tiny_with_head())
-    over = {"elmo": {"mode": "tuned", "model": str(tmp_path / "model")}, "train": {"epochs": 2}}
-    config = tiny_tasks.settings(tmp_path, "ner", over)
-    train_cut_off(config, tmp_path / "run", after=1)
+    overrides = {"elmo": {"mode": "tuned", "model": str(tmp_path / "model")}, "train": {"epochs": 2}}
+    config = tiny_tasks.settings(tmp_path, "ner", overrides)
+    train_interrupted(config, tmp_path / "run", after=1)
     record = train(config, tmp_path / "run")
     assert evaluate(open_run(tmp_path / "run"), load_task("ner").read(Path(config.data.dev))) == record["dev"]
     file = tmp_path / "run" / "model.safetensors"
@@ -219,30 +217,30 @@ def test_a_tuned_bilm_with_a_softmax_goes_on_and_opens_again(tmp_path):
     assert file.stat().st_mode & 0o777 == (tmp_path / "run" / "words.json").stat().st_mode & 0o777
 
 
-def test_a_record_without_what_tables_need_is_refused(tmp_path):
+def test_a_record_without_a_required_key_is_an_error(tmp_path):
     record = train(tiny_tasks.settings(tmp_path, "ner", {"train": {"epochs": 1}}), tmp_path / "run")
-    for missing, less in (
+    for missing, incomplete in (
         ("seed", {k: v for k, v in record.items() if k != "seed"}),
         ("dev.f1", {**record, "dev": {}}),
     ):
-        (tmp_path / "run" / "record.json").write_text(json.dumps(less), encoding="utf-8")
+        (tmp_path / "run" / "record.json").write_text(json.dumps(incomplete), encoding="utf-8")
         with pytest.raises(DataError, match=f"record without {missing}"):
             find_records([tmp_path])
 
 
-def test_a_finished_run_predicts_as_it_was_scored(tmp_path):
+def test_an_opened_run_has_the_scores_of_its_record(tmp_path):
     config = tiny_tasks.settings(tmp_path, "ner", {"elmo": {"mode": "frozen"}})
     record = train(config, tmp_path / "run")
     run = open_run(tmp_path / "run", device="cpu")
     examples = run.task.read(Path(config.data.dev))
     assert evaluate(run, examples) == pytest.approx(record["dev"])
     alone = [predict(run, [example])[0] for example in examples]
-    assert alone == predict(run, examples)  # neighbours change nothing
+    assert alone == predict(run, examples)  # independent of the other examples
     with pytest.raises(DataError, match=r"config\.json: cannot be read"):
         open_run(tmp_path / "nowhere")
 
 
-def test_the_wrong_bilm_is_refused(tmp_path):
+def test_another_bilm_is_an_error_when_a_run_is_opened(tmp_path):
     train(tiny_tasks.settings(tmp_path, "ner", {"elmo": {"mode": "frozen"}, "train": {"epochs": 1}}), tmp_path / "run")
     record = json.loads((tmp_path / "run" / "record.json").read_text())
     record["elmo"]["sha256"] = "0" * 64
@@ -256,7 +254,7 @@ def test_weight_average_by_hand():
     torch.nn.init.constant_(model.weight, 0.0)
     average = WeightAverage(model, 0.5)
     torch.nn.init.constant_(model.weight, 8.0)
-    average.step(model, updates=98)  # (1 + 98) / (10 + 98) is above 0.5: half of the way
+    average.step(model, updates=98)  # (1 + 98) / (10 + 98) is above 0.5, so the decay is 0.5
     average.swap(model)
     assert model.weight.item() == 4.0
     average.swap(model)

@@ -1,4 +1,4 @@
-"""Task runs small enough for tests: hand-made sentences, models of a few thousand weights, a second a run."""
+"""Settings of ner and sst runs for tests: a few sentences, a few thousand weights, about a second per run."""
 
 from __future__ import annotations
 
@@ -58,20 +58,21 @@ TEXTS = {"ner": NER, "sst": SST}
 
 
 def write_data(folder: Path, task: str, times: int = 1) -> Path:
+    """Writes the sentences of the task to a file, repeated so many times."""
     path = folder / f"{task}-{times}.txt"
     path.write_text("\n".join([TEXTS[task]] * times), encoding="utf-8")
     return path
 
 
-def by_heart(folder: Path, task: str, *layers: dict[str, Any]) -> RunConfig:
-    """A run that reads the few sentences often enough to learn them by heart."""
+def overfit_settings(folder: Path, task: str, *overrides: dict[str, Any]) -> RunConfig:
+    """Settings of a run that overfits the few sentences, which its training file repeats."""
     path = str(write_data(folder, task, times=60))
-    often = {"data": {"train": path}, "optim": {"lr": 0.01}, "train": {"epochs": 6, "batch_size": 24}}
-    return settings(folder, task, often, *layers)
+    overfit = {"data": {"train": path}, "optim": {"lr": 0.01}, "train": {"epochs": 6, "batch_size": 24}}
+    return settings(folder, task, overfit, *overrides)
 
 
-def settings(folder: Path, task: str, *layers: dict[str, Any]) -> RunConfig:
-    """A run that trains, validates and tests on the same few sentences; later layers override."""
+def settings(folder: Path, task: str, *overrides: dict[str, Any]) -> RunConfig:
+    """Settings of a run that trains, validates and tests on the same few sentences; later overrides win."""
     path = str(write_data(folder, task))
     base = {
         "data": {"train": path, "dev": path, "test": path},
@@ -79,4 +80,4 @@ def settings(folder: Path, task: str, *layers: dict[str, Any]) -> RunConfig:
         "elmo": {"model": "tiny-random"},
         "train": {"batch_size": 4, "epochs": 4, "device": "cpu"},
     }
-    return make_config(load_task(task), SMALL[task], base, *layers)
+    return make_config(load_task(task), SMALL[task], base, *overrides)

@@ -61,7 +61,7 @@ def clip_gradients(parameters: list[nn.Parameter], clip_norm: float) -> Tensor:
     """
     grads = [p.grad for p in parameters if p.grad is not None]
     values = [(g.coalesce().values() if g.is_sparse else g) for g in grads]
-    norm = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(values)))
+    norm: Tensor = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(values)))
     scale = clip_norm / norm.clamp(min=clip_norm)
     torch._foreach_mul_([g for g in grads if not g.is_sparse], scale)
     for gradient in (g for g in grads if g.is_sparse):

@@ -1,1 +1,1 @@
-"""Coreference resolution."""
+"""Coreference resolution (coref): end-to-end span ranking."""

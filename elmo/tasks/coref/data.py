@@ -1,11 +1,11 @@
-"""Documents and which of their words mean the same thing: JSON lines, and CoNLL-2012's coreference column. No torch.
+"""Reader and writer of the coref task: documents with clusters of mentions, as JSON lines or columns. No torch.
 
     {"doc": ..., "genre": ..., "sentences": [["Ann", "left", "."], ...], "clusters": [[[0, 0], [4, 5]], ...]}
-    #begin document (bc/cctv/00); part 000      rows of a word end in a column of brackets: "(3", "3)", "(3)|(5", "-"
+    #begin document (bc/cctv/00); part 000      the last column of a row has brackets: "(3", "3)", "(3)|(5", "-"
 
-Mentions are tokens of the whole document, first to last, both included. Mentions may cross each other and sentences
-(real annotations do). One that stands in two clusters is an error in JSON, and in columns, where published corpora have
-a few, a warning. Genre and speakers are kept where the file has them.
+A mention is a pair (first, last) of tokens of the whole document, both included. Mentions may cross each other and
+sentences, as real annotations do. A mention in two clusters is an error in JSON; in columns it is a warning, because
+published corpora have a few. Genre and speakers are read if the file has them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any
 
 from elmo.errors import DataError
 from elmo.files import atomic_file
-from elmo.tasks.columns import Row, check_widths, read_blocks
+from elmo.text.columns import Row, check_widths, read_blocks
 from elmo.text.lines import read_lines
 
 log = logging.getLogger(__name__)
@@ -31,13 +31,13 @@ Cluster = tuple[Mention, ...]
 
 @dataclass(frozen=True, kw_only=True)
 class Example:
-    """A document in sentences, and its clusters of mentions; None: not known."""
+    """A document in sentences, and its clusters of mentions; clusters are None for unlabelled text."""
 
     sentences: tuple[tuple[str, ...], ...]
     clusters: tuple[Cluster, ...] | None = None
     doc: str = ""
     genre: str = ""
-    speakers: tuple[str, ...] = ()  # one a token, or none at all
+    speakers: tuple[str, ...] = ()  # one per token, or empty
 
     @property
     def tokens(self) -> tuple[str, ...]:
@@ -45,16 +45,16 @@ class Example:
 
 
 def read_examples(path: Path) -> list[Example]:
-    """The documents of a file; .jsonl (or any file that begins with "{") holds one a line, others are columns."""
+    """Reads the documents of a file: JSON lines if the file begins with "{", otherwise columns."""
     first = next((line for line in read_lines(path) if line.strip()), "")
     examples = list(_read_json(path) if first.lstrip().startswith("{") else _read_columns(path))
     if not examples:
-        raise DataError(f"{path}: there is no document in this file; expected JSON lines or CoNLL-2012 columns.")
+        raise DataError(f"{path}: the file has no document; expected JSON lines or CoNLL-2012 columns.")
     return examples
 
 
 def write_examples(path: Path, examples: Iterable[Example]) -> None:
-    """JSON lines; reading it back gives the same examples."""
+    """Writes JSON lines; `read_examples` inverts it."""
     with atomic_file(path) as partial, open(partial, "w", encoding="utf-8", newline="\n") as file:
         for example in examples:
             values: dict[str, Any] = {"doc": example.doc, "genre": example.genre, "sentences": example.sentences}
@@ -66,7 +66,7 @@ def write_examples(path: Path, examples: Iterable[Example]) -> None:
 
 
 def sorted_clusters(clusters: Iterable[Iterable[Mention]]) -> tuple[Cluster, ...]:
-    """Mentions in the order of the text, clusters in the order of their first mentions."""
+    """The clusters with mentions in the order of the text, in the order of their first mentions."""
     return tuple(sorted(tuple(sorted(cluster)) for cluster in clusters))
 
 
@@ -81,7 +81,7 @@ def _read_json(path: Path) -> Iterator[Example]:
         try:
             values = json.loads(line)
         except (ValueError, RecursionError) as error:
-            raise DataError(f"{where}: the line is not JSON ({error}); expected one document a line.") from error
+            raise DataError(f"{where}: the line is not JSON ({error}); expected one document per line.") from error
         if not isinstance(values, dict):
             raise DataError(f"{where}: the line is {type(values).__name__}; expected an object with sentences.")
         sentences = _sentences(values.get("sentences"), where)
@@ -94,54 +94,59 @@ def _read_json(path: Path) -> Iterator[Example]:
         )
 
 
-def _sentences(given: Any, where: str) -> tuple[tuple[str, ...], ...]:
-    right = isinstance(given, list) and all(isinstance(s, list) and all(isinstance(t, str) for t in s) for s in given)
-    if not right or not all(given) or not given:
-        raise DataError(f"{where}: sentences is no list of lists of words, or has an empty one.")
-    return tuple(tuple(sentence) for sentence in given)
+def _sentences(value: Any, where: str) -> tuple[tuple[str, ...], ...]:
+    is_valid = isinstance(value, list) and all(
+        isinstance(sentence, list) and all(isinstance(token, str) for token in sentence) for sentence in value
+    )
+    if not is_valid or not all(value) or not value:
+        raise DataError(f"{where}: sentences is not a list of lists of words, or one of the lists is empty.")
+    return tuple(tuple(sentence) for sentence in value)
 
 
-def _speakers(given: Any, sentences: tuple[tuple[str, ...], ...], where: str) -> tuple[str, ...]:
-    if not isinstance(given, list) or [len(s) for s in given if isinstance(s, list)] != [len(s) for s in sentences]:
+def _speakers(value: Any, sentences: tuple[tuple[str, ...], ...], where: str) -> tuple[str, ...]:
+    if not isinstance(value, list) or [len(s) for s in value if isinstance(s, list)] != [len(s) for s in sentences]:
         raise DataError(f"{where}: speakers does not have one name for each word of each sentence.")
-    return tuple(str(name) for sentence in given for name in sentence)
+    return tuple(str(name) for sentence in value for name in sentence)
 
 
-def _clusters(given: Any, num_tokens: int, where: str) -> tuple[Cluster, ...]:
-    if not isinstance(given, list):
-        raise DataError(f"{where}: clusters is {type(given).__name__}; expected a list of lists of [first, last].")
-    seen: dict[Mention, int] = {}
-    for place, cluster in enumerate(given):
+def _clusters(value: Any, num_tokens: int, where: str) -> tuple[Cluster, ...]:
+    if not isinstance(value, list):
+        raise DataError(f"{where}: clusters is {type(value).__name__}; expected a list of lists of [first, last].")
+    cluster_of: dict[Mention, int] = {}
+    for number, cluster in enumerate(value):
         if not isinstance(cluster, list) or not cluster:
-            raise DataError(f"{where}: cluster {place} is {cluster!r}; expected a list of [first, last].")
+            raise DataError(f"{where}: cluster {number} is {cluster!r}; expected a list of [first, last].")
         for mention in cluster:
-            pair = isinstance(mention, list) and len(mention) == 2 and all(type(n) is int for n in mention)
-            if not pair or not 0 <= mention[0] <= mention[1] < num_tokens:
+            is_pair = isinstance(mention, list) and len(mention) == 2 and all(type(n) is int for n in mention)
+            if not is_pair or not 0 <= mention[0] <= mention[1] < num_tokens:
                 raise DataError(
-                    f"{where}: the mention {mention!r} is outside the document's {num_tokens:,} tokens or no pair.",
+                    f"{where}: the mention {mention!r} is not a pair, or is outside the document's {num_tokens:,} "
+                    "tokens.",
                     "Mentions are [first, last] tokens of the whole document, from 0, both included.",
                 )
             first, last = mention
-            if (first, last) in seen:
-                raise DataError(f"{where}: the mention {mention} stands in clusters {seen[first, last]} and {place}.")
-            seen[first, last] = place
-    return sorted_clusters([[(first, last) for first, last in cluster] for cluster in given])
+            if (first, last) in cluster_of:
+                raise DataError(
+                    f"{where}: the mention {mention} is in clusters {cluster_of[first, last]} and {number}."
+                )
+            cluster_of[first, last] = number
+    return sorted_clusters([[(first, last) for first, last in cluster] for cluster in value])
 
 
 # ---- columns -------------------------------------------------------------------------------------------------------
 
 _BEGIN = re.compile(r"#\s*begin document\s*(?P<name>.*?)\s*$")
-_PART = re.compile(r"(?P<open>\()?(?P<id>\d+)(?P<close>\))?")
+_BRACKET = re.compile(r"(?P<open>\()?(?P<id>\d+)(?P<close>\))?")
 
 
 @dataclass
 class _Document:
-    """What has been read of a document so far."""
+    """The part of a document that has been read so far."""
 
     name: str
     sentences: list[tuple[str, ...]]
     speakers: list[str]
-    opened: dict[str, list[tuple[int, int]]]  # cluster: the mentions still open, as (token, line)
+    open_mentions: dict[str, list[tuple[int, int]]]  # cluster: (first token, line number) of each open mention
     clusters: dict[str, list[Mention]]
     num_tokens: int = 0
 
@@ -161,7 +166,7 @@ def _read_columns(path: Path) -> Iterator[Example]:
 
 
 def _new_document(name: str) -> _Document:
-    return _Document(name=name, sentences=[], speakers=[], opened={}, clusters={})
+    return _Document(name=name, sentences=[], speakers=[], open_mentions={}, clusters={})
 
 
 def _add_sentence(path: Path, document: _Document, rows: list[Row]) -> None:
@@ -169,9 +174,9 @@ def _add_sentence(path: Path, document: _Document, rows: list[Row]) -> None:
     width = len(rows[0].columns)
     if width < 3:
         raise DataError(f"{path}:{rows[0].number}: the row has {width} columns; expected number, word, coreference.")
-    full = width >= 12  # CoNLL-2012: document, part, number, word, ..., speaker in the tenth
-    document.sentences.append(tuple(row.columns[3 if full else 1] for row in rows))
-    if full:
+    is_conll2012 = width >= 12  # document, part, number, word, ..., with the speaker in the tenth column
+    document.sentences.append(tuple(row.columns[3 if is_conll2012 else 1] for row in rows))
+    if is_conll2012:
         document.speakers += [row.columns[9] for row in rows]
     for row in rows:
         if row.columns[-1].strip() not in ("-", "_", "*", ""):
@@ -181,49 +186,49 @@ def _add_sentence(path: Path, document: _Document, rows: list[Row]) -> None:
 
 def _add_brackets(path: Path, document: _Document, row: Row) -> None:
     text = row.columns[-1].strip().replace("|", "")
-    place = 0
-    while place < len(text):
-        match = _PART.match(text, place)
+    position = 0
+    while position < len(text):
+        match = _BRACKET.match(text, position)
         if match is None or not (match["open"] or match["close"]):
             raise DataError(
-                f"{path}:{row.number}: {row.columns[-1]!r} is no coreference column; expected '-', '(3', '3)' or '(3)'."
+                f"{path}:{row.number}: {row.columns[-1]!r} is not valid in a coreference column; expected '-', '(3', "
+                "'3)' or '(3)'."
             )
-        opened = document.opened.setdefault(match["id"], [])
+        position = match.end()
+        open_mentions = document.open_mentions.setdefault(match["id"], [])
         if match["open"]:
-            opened.append((document.num_tokens, row.number))
+            open_mentions.append((document.num_tokens, row.number))
         if match["close"]:
-            if not opened:
+            if not open_mentions:
                 raise DataError(f"{path}:{row.number}: {match['id']}) closes a mention that was never opened.")
-            mention = (opened.pop()[0], document.num_tokens)
-            taken = next((id for id, cluster in document.clusters.items() if mention in cluster), None)
-            if taken is not None:  # the reference scorer drops such a one too
+            mention = (open_mentions.pop()[0], document.num_tokens)
+            other = next((id for id, cluster in document.clusters.items() if mention in cluster), None)
+            if other is not None:  # the reference scorer removes such a mention too
                 log.warning(
-                    "%s:%d: tokens %d to %d stand in clusters %s and %s; they are kept in the first.",
-                    *(path, row.number, *mention, taken, match["id"]),
+                    "%s:%d: tokens %d to %d are in clusters %s and %s; only the first cluster is used.",
+                    *(path, row.number, *mention, other, match["id"]),
                 )
-                place = match.end()
                 continue
             document.clusters.setdefault(match["id"], []).append(mention)
-        place = match.end()
 
 
 def _finished(path: Path, document: _Document) -> Example:
-    for id, opened in document.opened.items():
-        if opened:
-            raise DataError(f"{path}:{opened[-1][1]}: ({id} is opened and not closed before the document ends.")
+    for id, open_mentions in document.open_mentions.items():
+        if open_mentions:
+            raise DataError(f"{path}:{open_mentions[-1][1]}: ({id} is opened and not closed before the document ends.")
     name = re.sub(r"^\(([^)]*)\);?", r"\1", document.name)
-    spoken = document.speakers if any(speaker not in ("-", "*", "_") for speaker in document.speakers) else ()
+    speakers = document.speakers if any(speaker not in ("-", "*", "_") for speaker in document.speakers) else ()
     return Example(
         sentences=tuple(document.sentences),
         clusters=sorted_clusters(document.clusters.values()),
         doc=name,
         genre=_genre(name),
-        speakers=tuple(spoken),
+        speakers=tuple(speakers),
     )
 
 
 def _genre(name: str) -> str:
-    """OntoNotes' names begin with it ("bc/cctv/00/..."), GUM's have it second ("GUM_news_crane")."""
+    """The genre in a document's name: first in OntoNotes ("bc/cctv/00/..."), second in GUM ("GUM_news_crane")."""
     match = re.match(r"([a-z]{2})/|[A-Z]+_([a-z]+)_", name)
     return (match[1] or match[2]) if match else ""
 

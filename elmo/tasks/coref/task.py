@@ -1,4 +1,4 @@
-"""Coreference as one value for the framework: documents in, clusters of mentions out, CoNLL's average F1."""
+"""The definition of the coref task: clusters of mentions in documents, scored by CoNLL's average F1."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from elmo.tasks.coref.data import Example, Mention, sorted_clusters
 from elmo.tasks.coref.data import read_examples as read
 from elmo.tasks.coref.model import CorefBatch, CorefConfig, CorefModel, Document
 from elmo.tasks.coref.score import METRIC, score
-from elmo.tasks.task import Labels, Piece, Task
-from elmo.tasks.tokens import BatchMaker
+from elmo.tasks.task import Labels, Segment, Task
+from elmo.tasks.token_batch import BatchMaker
 from elmo.text.sentences import split_sentences
 from elmo.text.tokenize import Tokenizer
 
-NOBODY = ("", "-", "*", "_")  # what files write where a speaker is not known
+UNKNOWN_SPEAKERS = ("", "-", "*", "_")  # what files write for an unknown speaker
 Clusters = Sequence[Sequence[Mention]]
 
 
@@ -26,19 +26,19 @@ def labels(examples: Sequence[Example]) -> Labels:
 
 
 def training_examples(examples: list[Example], config: CorefConfig) -> list[Example]:
-    """Documents of at most max_sentences sentences: longer ones in parts, links across them forgotten."""
-    return [part for example in examples for part in _parts(example, config.max_sentences)]
+    """Documents of at most max_sentences sentences; longer ones are split, and links between the chunks are dropped."""
+    return [chunk for example in examples for chunk in _chunks(example, config.max_sentences)]
 
 
-def _parts(example: Example, most: int) -> Iterator[Example]:
-    if len(example.sentences) <= most:
+def _chunks(example: Example, max_sentences: int) -> Iterator[Example]:
+    if len(example.sentences) <= max_sentences:
         yield example
         return
-    count = -(-len(example.sentences) // most)
-    size = -(-len(example.sentences) // count)  # parts of like length
-    start = 0
-    for place in range(0, len(example.sentences), size):
-        sentences = example.sentences[place : place + size]
+    num_chunks = -(-len(example.sentences) // max_sentences)
+    size = -(-len(example.sentences) // num_chunks)  # sentences, so that chunks have similar lengths
+    start = 0  # first token of the chunk
+    for first_sentence in range(0, len(example.sentences), size):
+        sentences = example.sentences[first_sentence : first_sentence + size]
         end = start + sum(map(len, sentences))
         inside = [
             [(a - start, b - start) for a, b in cluster if start <= a and b < end] for cluster in example.clusters or ()
@@ -50,57 +50,61 @@ def _parts(example: Example, most: int) -> Iterator[Example]:
 
 
 def collate(examples: Sequence[Example], maker: BatchMaker) -> CorefBatch:
+    """The sentences of all documents as rows, and the documents."""
     tokens = maker.tokens([sentence for example in examples for sentence in example.sentences])
-    places = tokens.mask.flatten().nonzero()[:, 0]
+    token_indices = tokens.mask.flatten().nonzero()[:, 0]
     documents = tuple(_document(example, maker) for example in examples)
-    return CorefBatch(tokens=tokens, places=places, documents=documents)
+    return CorefBatch(tokens=tokens, token_indices=token_indices, documents=documents)
 
 
 def _document(example: Example, maker: BatchMaker) -> Document:
-    names = {name: number for number, name in enumerate(dict.fromkeys(example.speakers), 1) if name not in NOBODY}
-    speakers = [names.get(name, 0) for name in example.speakers] or [0] * sum(map(len, example.sentences))
+    names = dict.fromkeys(example.speakers)
+    speaker_ids = {name: number for number, name in enumerate(names, 1) if name not in UNKNOWN_SPEAKERS}
+    speakers = [speaker_ids.get(name, 0) for name in example.speakers] or [0] * sum(map(len, example.sentences))
     gold = None
     if example.clusters is not None:
-        rows = [
+        mentions = [
             (first, last, number)
             for number, cluster in enumerate(example.clusters, 1)
             for first, last in cluster
             if len(cluster) > 1
         ]
-        gold = torch.tensor(rows).reshape(-1, 3)  # (mentions, 3)
+        gold = torch.tensor(mentions).reshape(-1, 3)  # (mentions, 3)
     return Document(
         lengths=tuple(map(len, example.sentences)),
-        genre=maker.number("genre", example.genre),
+        genre=maker.label_id("genre", example.genre),
         speakers=torch.tensor(speakers),
         gold=gold,
     )
 
 
 def from_text(fields: Sequence[str], tokenize: Tokenizer) -> Example:
-    """A text in sentences."""
-    cut = [tuple(token.text for token in tokenize(fields[0][start:end])) for start, end in split_sentences(fields[0])]
-    sentences = tuple(sentence for sentence in cut if sentence)
+    """The text split into sentences."""
+    text = fields[0]
+    tokenized = [tuple(token.text for token in tokenize(text[start:end])) for start, end in split_sentences(text)]
+    sentences = tuple(sentence for sentence in tokenized if sentence)
     if not sentences:
         raise DataError("The text has no words.")
     return Example(sentences=sentences)
 
 
-def render(example: Example, clusters: Clusters) -> list[Piece]:
-    """The text, each mention marked with its cluster's number; of mentions inside each other, the innermost first."""
-    home = {mention: number for number, cluster in enumerate(sorted_clusters(clusters), 1) for mention in cluster}
-    names: list[str] = []
+def render(example: Example, clusters: Clusters) -> list[Segment]:
+    """The text with each mention labelled by the number of its cluster; of nested mentions the innermost is shown."""
+    cluster_of = {mention: number for number, cluster in enumerate(sorted_clusters(clusters), 1) for mention in cluster}
+    innermost: list[Mention | None] = []  # per token
     tokens = example.tokens
-    for place in range(len(tokens)):
-        around = [mention for mention in home if mention[0] <= place <= mention[1]]
-        inner = min(around, key=lambda mention: mention[1] - mention[0], default=None)
-        names.append("" if inner is None else f"{home[inner]}:{inner}")
-    pieces: list[Piece] = []
+    for position in range(len(tokens)):
+        around = [mention for mention in cluster_of if mention[0] <= position <= mention[1]]
+        innermost.append(min(around, key=lambda mention: mention[1] - mention[0], default=None))
+    segments: list[Segment] = []
     start = 0
-    for place in range(1, len(tokens) + 1):
-        if place == len(tokens) or names[place] != names[start]:
-            pieces.append(Piece(" ".join(tokens[start:place]), names[start].split(":")[0]))
-            start = place
-    return pieces
+    for end in range(1, len(tokens) + 1):
+        if end == len(tokens) or innermost[end] != innermost[start]:
+            mention = innermost[start]
+            label = "" if mention is None else str(cluster_of[mention])
+            segments.append(Segment(" ".join(tokens[start:end]), label))
+            start = end
+    return segments
 
 
 def as_json(example: Example, clusters: Clusters) -> dict[str, Any]:

@@ -1,1 +1,1 @@
-"""Layers that two or more tasks share: tensors in, tensors out."""
+"""Layers that several tasks share: functions and modules from tensors to tensors."""

@@ -1,30 +1,32 @@
-"""A word's vector from its characters: convolution and max over time, as the NER baseline has it."""
+"""Character CNN: the vector of a word from its characters by convolution and max pooling, as in the NER baseline."""
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor, nn
 
-from elmo.tasks.symbols import NUM_CHARS
+from elmo.tasks.word_vocabulary import NUM_CHARS
 
 
 class CharCNN(nn.Module):
-    """Character numbers (B, T, W), 0 = padding, to (B, T, filters). Padding never wins: it is minus infinity."""
+    """Character ids (B, T, C), 0 = padding, to (B, T, F). Windows of padding are excluded from the maximum."""
 
     def __init__(self, char_dim: int, num_filters: int, width: int, dropout: float = 0.0) -> None:
         super().__init__()
         self.dim, self.width = num_filters, width
         self.embed = nn.Embedding(NUM_CHARS, char_dim, padding_idx=0)
-        self.convolve = nn.Conv1d(char_dim, num_filters, width, padding=width - 1)  # every word has a window
+        self.convolve = nn.Conv1d(char_dim, num_filters, width, padding=width - 1)  # so that every word has a window
         self.dropout = nn.Dropout(dropout)
 
-    def forward(self, chars: Tensor) -> Tensor:
-        B, T = chars.shape[:2]
-        flat = chars.flatten(0, 1)  # (B*T, W)
-        vectors = self.dropout(self.embed(flat)).transpose(1, 2)  # (B*T, E, W)
-        windows = self.convolve(vectors)  # (B*T, F, W + width - 1)
-        # a window counts when it holds a character: the last ones of a short word hold padding alone
+    def forward(self, char_ids: Tensor) -> Tensor:
+        B, T = char_ids.shape[:2]
+        flat = char_ids.flatten(0, 1)  # (B*T, C)
+        vectors = self.dropout(self.embed(flat)).transpose(1, 2)  # (B*T, E, C)
+        windows = self.convolve(vectors)  # (B*T, F, C + width - 1)
+        # the last windows of a short word contain only padding; they are masked out
         length = (flat != 0).sum(dim=1, keepdim=True)  # (B*T, 1)
-        place = windows.new_ones(windows.shape[-1]).cumsum(0)[None]  # (1, W + width - 1), from 1
-        counts = place <= length + self.width - 1  # (B*T, W + width - 1)
-        best = windows.masked_fill(~counts[:, None], float("-inf")).amax(dim=-1)  # (B*T, F)
-        return nn.functional.relu(best).unflatten(0, (B, T))  # (B, T, F)
+        window_number = windows.new_ones(windows.shape[-1]).cumsum(0)[None]  # (1, C + width - 1), from 1
+        has_character = window_number <= length + self.width - 1  # (B*T, C + width - 1)
+        pooled = windows.masked_fill(~has_character[:, None], float("-inf")).amax(dim=-1)  # (B*T, F)
+        features: Tensor = torch.unflatten(nn.functional.relu(pooled), 0, (B, T))  # (B, T, F)
+        return features

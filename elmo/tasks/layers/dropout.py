@@ -1,4 +1,4 @@
-"""Dropout that drops the same units at every time step of a row (variational, Gal and Ghahramani 2016)."""
+"""Variational dropout (Gal and Ghahramani 2016): drops the same units at every time step of a row."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from torch import Tensor, nn
 
 
 class TimeDropout(nn.Module):
-    """(B, T, D) with one mask (B, 1, D) a row."""
+    """Dropout on (B, T, D) with one mask (1, D) per row."""
 
-    def __init__(self, share: float) -> None:
+    def __init__(self, rate: float) -> None:
         super().__init__()
-        self.share = share
+        self.rate = rate
 
     def forward(self, vectors: Tensor) -> Tensor:
-        if not self.training or not self.share:
+        if not self.training or not self.rate:
             return vectors
-        kept = nn.functional.dropout(vectors.new_ones(len(vectors), 1, vectors.shape[-1]), self.share)
-        return vectors * kept
+        mask = nn.functional.dropout(vectors.new_ones(len(vectors), 1, vectors.shape[-1]), self.rate)  # (B, 1, D)
+        return vectors * mask

@@ -1,4 +1,4 @@
-"""Bidirectional LSTMs or GRUs over padded rows: each row as if it were alone. The contextual encoder of the tasks."""
+"""Bidirectional LSTM or GRU over padded rows, the contextual encoder of the tasks; padding has no influence."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from elmo.tasks.layers.packing import Packing, make_packing
 
 
 class BiRNN(nn.Module):
-    """(B, T, input_dim) to (B, T, 2 * hidden_dim), padding (on the right) zero; `dim` is the result's width.
+    """(B, T, input_dim) to (B, T, 2H), zero at padding (on the right); `dim` is 2H.
 
-    Dropout is variational, on the input of each layer but the first: the caller drops the input itself. The recurrence
-    is computed in float32 whatever the products around it are: under bfloat16 cuDNN would take float16, or step aside.
-    `packing` is the mask's, where the batch brings it; without, the device is asked for the rows' lengths.
+    Dropout is variational, on the input of each layer except the first; the caller applies dropout to the input. The
+    recurrence is computed in float32 even under autocast, because with bfloat16 cuDNN would use float16 or a slower
+    implementation. `packing` belongs to the mask; without it the lengths are read from the device, which synchronises.
     """
 
     def __init__(
@@ -22,19 +22,19 @@ class BiRNN(nn.Module):
     ) -> None:
         super().__init__()
         self.dim = 2 * hidden_dim
-        kind = {"lstm": nn.LSTM, "gru": nn.GRU}[cell]
-        widths = [input_dim] + [self.dim] * (num_layers - 1)
-        self.layers = nn.ModuleList(kind(w, hidden_dim, batch_first=True, bidirectional=True) for w in widths)
+        rnn = {"lstm": nn.LSTM, "gru": nn.GRU}[cell]
+        input_dims = [input_dim] + [self.dim] * (num_layers - 1)
+        self.layers = nn.ModuleList(rnn(dim, hidden_dim, batch_first=True, bidirectional=True) for dim in input_dims)
         self.dropout = TimeDropout(dropout)
         for layer in self.layers:
-            _start(layer, hidden_dim, is_lstm=cell == "lstm")
+            _initialize(layer, hidden_dim, is_lstm=cell == "lstm")
 
     def forward(self, vectors: Tensor, mask: Tensor, packing: Packing | None = None) -> Tensor:
         if packing is None:
             packing = make_packing(mask.sum(dim=1).tolist(), mask.shape[1])
-            packing = Packing(packing.places.to(mask.device), packing.sizes)
-        if not packing.sizes:
-            return vectors.new_zeros(*mask.shape, self.dim, dtype=torch.float32)  # nothing but padding
+            packing = Packing(packing.indices.to(mask.device), packing.batch_sizes)
+        if not packing.batch_sizes:
+            return vectors.new_zeros(*mask.shape, self.dim, dtype=torch.float32)  # all rows are empty
         with torch.autocast(vectors.device.type, enabled=False):
             return self._encode(vectors.float(), packing)
 
@@ -47,14 +47,14 @@ class BiRNN(nn.Module):
         return vectors  # (B, T, 2H)
 
 
-def _start(layer: nn.Module, hidden_dim: int, *, is_lstm: bool) -> None:
-    """Orthogonal recurrences, Glorot inputs, no bias but one for an LSTM's forget gates."""
+def _initialize(layer: nn.Module, hidden_dim: int, *, is_lstm: bool) -> None:
+    """Orthogonal recurrent weights, Glorot input weights, zero biases except 1 for the forget gates of an LSTM."""
     for name, weight in layer.named_parameters():
         if name.startswith("weight_hh"):
-            for block in weight.data.split(hidden_dim):
+            for block in torch.split(weight.data, hidden_dim):
                 nn.init.orthogonal_(block)
         elif name.startswith("weight_ih"):
-            for block in weight.data.split(hidden_dim):
+            for block in torch.split(weight.data, hidden_dim):
                 nn.init.xavier_uniform_(block)
         else:
             weight.data.zero_()

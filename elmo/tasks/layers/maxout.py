@@ -1,16 +1,18 @@
-"""A maxout layer (Goodfellow et al. 2013) with normalisation before it, as the classification network has it.
+"""Maxout layer (Goodfellow et al. 2013) with normalisation, as in the biattentive classification network.
 
-The published network normalises over the batch. Batches here hold sentences of like length, and their statistics differ
-so much that running ones fit none: each vector is normalised alone instead, and depends on no neighbour.
+The published network uses batch normalisation. Here a batch contains sentences of similar length, and the statistics of
+batches differ so much that running statistics fit none of them. So layer normalisation is used, which does not depend
+on the other examples of a batch.
 """
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor, nn
 
 
 class Maxout(nn.Module):
-    """(B, input_dim) to (B, output_dim): normalised, dropped out, the largest of `num_pieces` linear maps."""
+    """(B, input_dim) to (B, output_dim): normalisation, dropout, then the maximum of `num_pieces` linear maps."""
 
     def __init__(self, input_dim: int, output_dim: int, num_pieces: int, *, dropout: float = 0.0) -> None:
         super().__init__()
@@ -21,4 +23,5 @@ class Maxout(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         pieces = self.project(self.dropout(self.norm(x)))  # (B, output_dim * num_pieces)
-        return pieces.unflatten(-1, (self.output_dim, self.num_pieces)).amax(dim=-1)  # (B, output_dim)
+        stacked: Tensor = torch.unflatten(pieces, -1, (self.output_dim, self.num_pieces))  # (B, output_dim, num_pieces)
+        return stacked.amax(dim=-1)  # (B, output_dim)

@@ -1,6 +1,7 @@
-"""Padded rows as cuDNN reads them: step by step, without padding. Worked out on the CPU, before a batch is moved.
+"""Packs padded rows into the layout of cuDNN, time step by time step without padding.
 
-torch's own packing asks the device for lengths in every layer and waits for the answer.
+The indices are computed on the CPU, before a batch is moved to the device. torch's own packing reads the lengths from
+the device in every layer, which synchronises.
 """
 
 from __future__ import annotations
@@ -16,25 +17,30 @@ from torch.nn.utils.rnn import PackedSequence
 
 @dataclass(frozen=True)
 class Packing:
-    """places (N,): each step's tokens, longest row first, in the flattened (B*T); sizes: rows of each step."""
+    """The N tokens of a padded batch in the order of time steps.
 
-    places: Tensor
-    sizes: tuple[int, ...]
+    indices (N,): position of each token in the flattened (B*T); within a step, longest row first. batch_sizes: number
+    of rows of each step.
+    """
+
+    indices: Tensor
+    batch_sizes: tuple[int, ...]
 
     def pack(self, vectors: Tensor) -> PackedSequence:
         """(B, T, D) as a packed sequence of N tokens."""
-        return PackedSequence(vectors.flatten(0, 1).index_select(0, self.places), torch.tensor(self.sizes))
+        return PackedSequence(vectors.flatten(0, 1).index_select(0, self.indices), torch.tensor(self.batch_sizes))
 
     def unpack(self, packed: PackedSequence, B: int, T: int) -> Tensor:
-        """(B, T, D) of a packed sequence, padding zero."""
-        flat = packed.data.new_zeros(B * T, packed.data.shape[-1])
-        return flat.index_copy(0, self.places, packed.data).unflatten(0, (B, T))
+        """(B, T, D) from a packed sequence, zero at padding."""
+        flat = packed.data.new_zeros(B * T, packed.data.shape[-1])  # (B*T, D)
+        unpacked: Tensor = torch.unflatten(flat.index_copy(0, self.indices, packed.data), 0, (B, T))  # (B, T, D)
+        return unpacked
 
 
 def make_packing(lengths: Sequence[int] | np.ndarray, T: int) -> Packing:
-    """Of rows with so many tokens each, padded on the right to T."""
-    known = np.asarray(lengths, dtype=np.int64)  # (B,)
-    order = np.argsort(-known, kind="stable")
-    inside = np.arange(known.max(initial=0))[:, None] < known[order]  # (longest, B)
-    places = order * T + np.arange(len(inside))[:, None]  # (longest, B)
-    return Packing(torch.from_numpy(places[inside]), tuple(inside.sum(axis=1).tolist()))
+    """The packing of rows with the given numbers of tokens, padded on the right to T."""
+    row_lengths = np.asarray(lengths, dtype=np.int64)  # (B,)
+    order = np.argsort(-row_lengths, kind="stable")
+    is_token = np.arange(row_lengths.max(initial=0))[:, None] < row_lengths[order]  # (longest, B)
+    indices = order * T + np.arange(len(is_token))[:, None]  # (longest, B)
+    return Packing(torch.from_numpy(indices[is_token]), tuple(is_token.sum(axis=1).tolist()))

@@ -1,1 +1,1 @@
-"""Named entities: character CNN, biLSTM, CRF."""
+"""Named entity recognition (ner): character CNN, biLSTM and CRF."""

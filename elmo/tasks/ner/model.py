@@ -1,4 +1,4 @@
-"""The tagger: token vectors, biLSTM, a score for each tag, a CRF over them (Lample et al. 2016; Peters et al. 2017)."""
+"""The model of the ner task: a biLSTM-CRF tagger (Lample et al. 2016; Peters et al. 2017)."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ from elmo.tasks.layers.dropout import TimeDropout
 from elmo.tasks.layers.encoder import BiRNN
 from elmo.tasks.layers.viterbi import bio_rules
 from elmo.tasks.task import Labels
-from elmo.tasks.tokens import TokenBatch
+from elmo.tasks.token_batch import TokenBatch
 
 
 @dataclass(frozen=True, kw_only=True)
 class NERConfig:
-    """Shape of the tagger."""
+    """Settings of the tagger."""
 
-    hidden_dim: int = 100  # of a direction (200 in the paper)
+    hidden_dim: int = 100  # per direction (200 in the paper)
     num_layers: int = 2
     dropout: float = 0.5  # on the input, between layers and on the output
 
 
 @dataclass(frozen=True)
 class NERBatch:
-    """Sentences and their tags (B, T), 0 at padding; None: not known."""
+    """Sentences and their tags (B, T), 0 at padding; tags are None for unlabelled text."""
 
     tokens: TokenBatch
     tags: Tensor | None
 
 
 class NERModel(nn.Module):
-    """A biLSTM-CRF that cannot give tags which break IOB2."""
+    """A biLSTM-CRF that predicts only valid IOB2 tags."""
 
     def __init__(self, config: NERConfig, labels: Labels, inputs: TokenInputs) -> None:
         super().__init__()
@@ -54,8 +54,9 @@ class NERModel(nn.Module):
         return [[self.labels[number] for number in row] for row in best]
 
     def scores(self, tokens: TokenBatch) -> Tensor:
-        """(B, T, K)."""
+        """Scores of K tags, (B, T, K)."""
         embedded = self.inputs(tokens)
-        hidden = self.encoder(self.dropout(embedded.vectors), tokens.mask, tokens.packing)  # (B, T, H)
-        hidden = self.inputs.at_output(self.dropout(hidden), embedded)  # (B, T, H + D)
-        return self.project(hidden)
+        hidden = self.encoder(self.dropout(embedded.vectors), tokens.mask, tokens.packing)  # (B, T, 2H)
+        hidden = self.inputs.at_output(self.dropout(hidden), embedded)  # (B, T, 2H + D)
+        scores: Tensor = self.project(hidden)  # (B, T, K)
+        return scores

@@ -1,4 +1,4 @@
-"""Named entity recognition as one value for the framework: columns in, tags out, span F1."""
+"""The definition of the ner task: named entity recognition, tags of tokens, scored by span F1."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from elmo.errors import DataError
 from elmo.tasks.ner.data import Example, read_examples
 from elmo.tasks.ner.model import NERBatch, NERConfig, NERModel
 from elmo.tasks.ner.score import METRIC, score
-from elmo.tasks.span_text import marked_text, span_json
-from elmo.tasks.task import Labels, Piece, Task
-from elmo.tasks.tokens import BatchMaker
+from elmo.tasks.span_text import span_json, span_segments
+from elmo.tasks.task import Labels, Segment, Task
+from elmo.tasks.token_batch import BatchMaker
 from elmo.text.spans import spans_of_tags
 from elmo.text.tokenize import Tokenizer
 
 
 def labels(examples: Sequence[Example]) -> Labels:
-    """O, and B- and I- of every kind that occurs: a kind seen only in single words may still grow."""
+    """O, and B- and I- of every kind in the examples, also of kinds that occur only as single words."""
     kinds = sorted({tag[2:] for example in examples for tag in example.tags or () if tag != "O"})
     if not kinds:
         raise DataError("The training file has no entity: every tag is O.")
@@ -28,13 +28,13 @@ def labels(examples: Sequence[Example]) -> Labels:
 
 
 def collate(examples: Sequence[Example], maker: BatchMaker) -> NERBatch:
-    """Padded sentences; a tag that training never saw counts as O, and is scored as missed."""
+    """Padded sentences; a tag that the training data does not have becomes O, so its entity is scored as missed."""
     tokens = maker.tokens([example.tokens for example in examples])
     if any(example.tags is None for example in examples):
         return NERBatch(tokens=tokens, tags=None)
     tags = np.zeros(tokens.mask.shape, dtype=np.int64)  # (B, T)
     for row, example in enumerate(examples):
-        tags[row, : len(example.tokens)] = [max(maker.number("tag", tag), 0) for tag in example.tags or ()]
+        tags[row, : len(example.tokens)] = [max(maker.label_id("tag", tag), 0) for tag in example.tags or ()]
     return NERBatch(tokens=tokens, tags=torch.from_numpy(tags))
 
 
@@ -42,9 +42,9 @@ def from_text(fields: Sequence[str], tokenize: Tokenizer) -> Example:
     return Example(tokens=tuple(token.text for token in tokenize(fields[0])))
 
 
-def render(example: Example, tags: Sequence[str]) -> list[Piece]:
-    """The sentence, entities marked with their kind."""
-    return marked_text(example.tokens, spans_of_tags(tags))
+def render(example: Example, tags: Sequence[str]) -> list[Segment]:
+    """The sentence with entities labelled by their kind."""
+    return span_segments(example.tokens, spans_of_tags(tags))
 
 
 def as_json(example: Example, tags: Sequence[str]) -> dict[str, Any]:

@@ -1,1 +1,1 @@
-"""Textual entailment."""
+"""Textual entailment (snli): ESIM."""

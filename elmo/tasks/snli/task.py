@@ -1,4 +1,4 @@
-"""Textual entailment as one value for the framework: pairs of sentences in, a label out, accuracy."""
+"""The definition of the snli task: textual entailment, a label per pair of sentences, scored by accuracy."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Any
 import torch
 
 from elmo.tasks.snli.data import LABELS, Example, read_examples
-from elmo.tasks.snli.model import SNLIBatch, SNLIConfig, SNLIModel, Verdict
+from elmo.tasks.snli.model import LabelPrediction, SNLIBatch, SNLIConfig, SNLIModel
 from elmo.tasks.snli.score import METRIC, score
-from elmo.tasks.task import Labels, Piece, Task
-from elmo.tasks.tokens import BatchMaker
+from elmo.tasks.task import Labels, Segment, Task
+from elmo.tasks.token_batch import BatchMaker
 from elmo.text.tokenize import Tokenizer
 
 
@@ -20,16 +20,16 @@ def labels(examples: Sequence[Example]) -> Labels:
 
 
 def collate(examples: Sequence[Example], maker: BatchMaker) -> SNLIBatch:
-    known = [maker.number("class", example.label) for example in examples if example.label is not None]
+    classes = [maker.label_id("class", example.label) for example in examples if example.label is not None]
     return SNLIBatch(
         premise=maker.tokens([example.premise for example in examples]),
         hypothesis=maker.tokens([example.hypothesis for example in examples]),
-        classes=torch.tensor(known) if len(known) == len(examples) else None,
+        classes=torch.tensor(classes) if len(classes) == len(examples) else None,
     )
 
 
-def score_verdicts(gold: Sequence[Example], predicted: Sequence[Verdict]) -> dict[str, float]:
-    return score(gold, [verdict.label for verdict in predicted])
+def score_predictions(gold: Sequence[Example], predicted: Sequence[LabelPrediction]) -> dict[str, float]:
+    return score(gold, [prediction.label for prediction in predicted])
 
 
 def from_text(fields: Sequence[str], tokenize: Tokenizer) -> Example:
@@ -37,23 +37,23 @@ def from_text(fields: Sequence[str], tokenize: Tokenizer) -> Example:
     return Example(premise=premise, hypothesis=hypothesis)
 
 
-def render(example: Example, verdict: Verdict) -> list[Piece]:
-    """The verdict with its probability, then both sentences."""
-    share = verdict.probabilities[verdict.label]
+def render(example: Example, prediction: LabelPrediction) -> list[Segment]:
+    """The label with its probability, then both sentences."""
+    probability = prediction.probabilities[prediction.label]
     return [
-        Piece(f"{verdict.label} {share:.0%}", verdict.label),
-        Piece(" ".join(example.premise)),
-        Piece("=>"),
-        Piece(" ".join(example.hypothesis)),
+        Segment(f"{prediction.label} {probability:.0%}", prediction.label),
+        Segment(" ".join(example.premise)),
+        Segment("=>"),
+        Segment(" ".join(example.hypothesis)),
     ]
 
 
-def as_json(example: Example, verdict: Verdict) -> dict[str, Any]:
+def as_json(example: Example, prediction: LabelPrediction) -> dict[str, Any]:
     return {
         "premise": list(example.premise),
         "hypothesis": list(example.hypothesis),
-        "label": verdict.label,
-        "probabilities": {label: round(share, 6) for label, share in verdict.probabilities.items()},
+        "label": prediction.label,
+        "probabilities": {label: round(value, 6) for label, value in prediction.probabilities.items()},
     }
 
 
@@ -67,7 +67,7 @@ TASK = Task(
     labels=labels,
     collate=collate,
     build=SNLIModel,
-    score=score_verdicts,
+    score=score_predictions,
     from_text=from_text,
     render=render,
     as_json=as_json,

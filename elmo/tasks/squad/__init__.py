@@ -1,1 +1,1 @@
-"""Question answering."""
+"""Question answering (squad): BiDAF with self-attention."""

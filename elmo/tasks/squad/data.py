@@ -1,11 +1,11 @@
-"""Questions about a passage whose answers are spans of it: SQuAD's JSON, characters mapped to tokens. No torch.
+"""Reader and writer of the squad task: SQuAD's JSON, with character offsets mapped to tokens. No torch.
 
     {"data": [{"title": ..., "paragraphs": [{"context": ..., "qas": [{"id": ..., "question": ...,
         "answers": [{"text": ..., "answer_start": 515}]}]}]}]}
 
-Tokens keep their places in the passage, so an answer found as tokens is cut from the raw text. A gold answer covers
-every token it touches. A passage is cut once for all its questions. Hyphens and dashes inside a word are cut too, for
-answers often begin or end there ("1066-1077").
+Tokens store their character offsets in the passage, so that a predicted span of tokens becomes a span of the raw text.
+A gold answer covers every token that it overlaps. A passage is tokenised once for all its questions. Words are also
+split at hyphens and dashes, because answers often begin or end there ("1066-1077").
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, kw_only=True)
 class Answer:
-    """A gold answer: its text, where it starts in the context, and the tokens it touches, both included."""
+    """A gold answer: its text, its first character in the context, and its first and last token, both included."""
 
     text: str
     start: int
@@ -42,8 +42,11 @@ class Answer:
 
 @dataclass(frozen=True, kw_only=True)
 class Example:
-    """One question about one passage. `spans` are each passage token's characters in `context`, `lengths` the tokens
-    of each of its sentences, in which a biLM reads it."""
+    """One question about one passage.
+
+    `spans` are the (start, end) characters of each passage token in `context`. `lengths` are the numbers of tokens of
+    the sentences of the passage, which a frozen biLM reads one by one.
+    """
 
     context: str
     passage: tuple[str, ...]
@@ -51,7 +54,7 @@ class Example:
     lengths: tuple[int, ...]
     question: tuple[str, ...]
     question_text: str
-    answers: tuple[Answer, ...] = ()  # none: not known
+    answers: tuple[Answer, ...] = ()  # empty for unlabelled text
     id: str = ""
     title: str = ""
 
@@ -72,41 +75,42 @@ class Example:
 def make_example(
     context: str, question: str, answers: Sequence[tuple[str, int]] = (), *, id: str = "", title: str = ""
 ) -> Example:
-    """A question about a text, cut into tokens; answers are (text, start) pairs that lie inside it."""
-    tokens = cut(context)
-    return _make(context, tokens, sentence_lengths(context, tokens), question, answers, id, title, where="Here")
+    """Tokenises a question and its passage; answers are pairs of a text and its first character in the context."""
+    tokens = tokenize(context)
+    lengths = sentence_lengths(context, tokens)
+    return _build_example(context, tokens, lengths, question, answers, id, title, where="The example:")
 
 
 def read_examples(path: Path) -> list[Example]:
-    """The questions of a file in order, each with its passage."""
+    """Reads the questions of a file in order, each with its passage."""
     lines = list(read_lines(path))
     try:
         values = json.loads("\n".join(lines))
     except (ValueError, RecursionError) as error:
         number = getattr(error, "lineno", 1)
         raise DataError(f"{path}:{number}: the file is not JSON ({error}); expected SQuAD's layout.") from error
-    examples = list(_questions(values, path, lines))
+    examples = list(_read_questions(values, path, lines))
     if not examples:
-        raise DataError(f"{path}: there is no question in this file; expected SQuAD's layout (data, paragraphs, qas).")
-    impossible = sum(not example.answers for example in examples)
-    if impossible:
-        log.warning("%s: %d of %d questions have no answer in their passage.", path, impossible, len(examples))
+        raise DataError(f"{path}: the file has no question; expected SQuAD's layout (data, paragraphs, qas).")
+    num_unanswered = sum(not example.answers for example in examples)
+    if num_unanswered:
+        log.warning("%s: %d of %d questions have no answer in their passage.", path, num_unanswered, len(examples))
     return examples
 
 
 def write_examples(path: Path, examples: Iterable[Example]) -> None:
-    """SQuAD's JSON; reading it back gives the same examples."""
+    """Writes SQuAD's JSON; `read_examples` inverts it."""
     articles: list[dict[str, Any]] = []
     for title, of_title in groupby(examples, key=lambda example: example.title):
         paragraphs = []
-        for context, group in groupby(of_title, key=lambda example: example.context):
+        for context, of_context in groupby(of_title, key=lambda example: example.context):
             questions = [
                 {
                     "id": example.id,
                     "question": example.question_text,
                     "answers": [{"text": a.text, "answer_start": a.start} for a in example.answers],
                 }
-                for example in group
+                for example in of_context
             ]
             paragraphs.append({"context": context, "qas": questions})
         articles.append({"title": title, "paragraphs": paragraphs})
@@ -114,35 +118,35 @@ def write_examples(path: Path, examples: Iterable[Example]) -> None:
         partial.write_text(json.dumps({"version": "1.1", "data": articles}, indent=1) + "\n", encoding="utf-8")
 
 
-_JOINED = re.compile("[-\u2010-\u2015~/]")  # cut out of words: 1066-1077, 1939\u201345, km/h
+_SEPARATOR = re.compile("[-\u2010-\u2015~/]")  # a token of its own inside words: 1066-1077, 1939\u201345, km/h
 
 
-def cut(text: str) -> list[Token]:
-    """Tokens of the default tokenizer, cut further at hyphens, dashes and slashes inside a word."""
+def tokenize(text: str) -> list[Token]:
+    """Tokens of the default tokenizer, split further at hyphens, dashes and slashes inside a word."""
     tokens: list[Token] = []
     for token in tokenizer("default")(text):
         start = token.start
-        for match in _JOINED.finditer(token.text) if len(token.text) > 1 else ():
-            place = token.start + match.start()
-            if place > start:
-                tokens.append(Token(text[start:place], start, place))
-            tokens.append(Token(match[0], place, place + 1))
-            start = place + 1
+        for match in _SEPARATOR.finditer(token.text) if len(token.text) > 1 else ():
+            separator = token.start + match.start()
+            if separator > start:
+                tokens.append(Token(text[start:separator], start, separator))
+            tokens.append(Token(match[0], separator, separator + 1))
+            start = separator + 1
         if start < token.end:
             tokens.append(Token(text[start : token.end], start, token.end))
     return tokens
 
 
 def sentence_lengths(text: str, tokens: Sequence[Token]) -> tuple[int, ...]:
-    """How many of the tokens each sentence of the text has, sentences without any left out."""
+    """The number of tokens of each sentence of the text, without empty sentences."""
     ends = [end for _, end in split_sentences(text)]
     counts = Counter(bisect_right(ends, token.start) for token in tokens)
     return tuple(counts[number] for number in sorted(counts))
 
 
 @dataclass(frozen=True)
-class _Place:
-    """Where a question stands in the raw file, looked up only for an error: json.loads does not tell."""
+class _Location:
+    """The location of a question in the file, for error messages; json.loads does not report line numbers."""
 
     path: Path
     lines: list[str]
@@ -150,32 +154,32 @@ class _Place:
     id: str = ""
 
     def __str__(self) -> str:
-        written = json.dumps(self.id, ensure_ascii=False)
-        number = next((n for n, line in enumerate(self.lines, 1) if written in line), 1) if self.id else 1
-        named = f" question {self.id!r}" if self.id else ""
-        return f"{self.path}:{number}:{named}{f' of {self.title!r}' if self.title else ''}"
+        quoted_id = json.dumps(self.id, ensure_ascii=False)
+        number = next((n for n, line in enumerate(self.lines, 1) if quoted_id in line), 1) if self.id else 1
+        question = f" question {self.id!r}" if self.id else ""
+        return f"{self.path}:{number}:{question}{f' of {self.title!r}' if self.title else ''}"
 
 
-def _questions(values: Any, path: Path, lines: list[str]) -> Iterator[Example]:
-    for article in _list(values, "data", "the file", _Place(path, lines)):
+def _read_questions(values: Any, path: Path, lines: list[str]) -> Iterator[Example]:
+    for article in _list(values, "data", "the file", _Location(path, lines)):
         title = str(article.get("title") or "") if isinstance(article, dict) else ""
-        where = _Place(path, lines, title)
+        where = _Location(path, lines, title)
         for paragraph in _list(article, "paragraphs", "an article", where):
             context = _text(paragraph, "context", "a paragraph", where)
-            tokens = cut(context)
+            tokens = tokenize(context)
             lengths = sentence_lengths(context, tokens)
-            for values in _list(paragraph, "qas", "a paragraph", where):
-                id = str(values.get("id") or "") if isinstance(values, dict) else ""
-                here = _Place(path, lines, title, id)
-                question = _text(values, "question", "a question", here)
-                given = values.get("answers") or ()
-                if not isinstance(given, list | tuple):
-                    raise DataError(f"{here} answers is {type(given).__name__}; expected a list.")
-                answers = [_answer(answer, here) for answer in given]
-                yield _make(context, tokens, lengths, question, answers, id, title, where=here)
+            for qa in _list(paragraph, "qas", "a paragraph", where):
+                id = str(qa.get("id") or "") if isinstance(qa, dict) else ""
+                location = _Location(path, lines, title, id)
+                question = _text(qa, "question", "a question", location)
+                answers = qa.get("answers") or ()
+                if not isinstance(answers, list | tuple):
+                    raise DataError(f"{location} answers is {type(answers).__name__}; expected a list.")
+                pairs = [_answer(answer, location) for answer in answers]
+                yield _build_example(context, tokens, lengths, question, pairs, id, title, where=location)
 
 
-def _make(
+def _build_example(
     context: str,
     tokens: Sequence[Token],
     lengths: tuple[int, ...],
@@ -186,15 +190,15 @@ def _make(
     *,
     where: object,
 ) -> Example:
-    words = cut(question)
-    if not tokens or not words:
-        raise DataError(f"{where} the {'question' if tokens else 'context'} is empty; expected some words.")
+    question_tokens = tokenize(question)
+    if not tokens or not question_tokens:
+        raise DataError(f"{where} the {'question' if tokens else 'context'} is empty; expected at least one word.")
     return Example(
         context=context,
         passage=tuple(token.text for token in tokens),
         spans=tuple((token.start, token.end) for token in tokens),
         lengths=lengths,
-        question=tuple(token.text for token in words),
+        question=tuple(token.text for token in question_tokens),
         question_text=question,
         answers=tuple(_locate(context, tokens, text, start, where) for text, start in answers),
         id=id,
@@ -203,31 +207,32 @@ def _make(
 
 
 def _locate(context: str, tokens: Sequence[Token], text: str, start: int, where: object) -> Answer:
+    """The answer with its first and last token."""
     end = start + len(text)
     if start < 0 or end > len(context) or context[start:end] != text:
-        found = context[max(start, 0) : max(end, 0)]
+        actual = context[max(start, 0) : max(end, 0)]
         raise DataError(
-            f"{where} the answer {text!r} is not at character {start} of the context ({found!r} is).",
-            "answer_start counts characters from 0; a change of the context after the fact moves them.",
+            f"{where} the answer {text!r} is not at character {start} of the context, which has {actual!r} there.",
+            "answer_start counts characters from 0; an edit of the context changes the offsets.",
         )
-    touched = [place for place, token in enumerate(tokens) if token.start < end and token.end > start]
-    if not touched:
+    overlapping = [index for index, token in enumerate(tokens) if token.start < end and token.end > start]
+    if not overlapping:
         raise DataError(f"{where} the answer {text!r} at character {start} covers no word of the context.")
-    return Answer(text=text, start=start, first=touched[0], last=touched[-1])
+    return Answer(text=text, start=start, first=overlapping[0], last=overlapping[-1])
 
 
-def _list(values: Any, key: str, what: str, where: object) -> list[Any]:
-    found = values.get(key) if isinstance(values, Mapping) else None
-    if not isinstance(found, list):
-        raise DataError(f"{where} {what} has no list {key!r}; expected SQuAD's layout (data, paragraphs, qas).")
-    return found
+def _list(values: Any, key: str, owner: str, where: object) -> list[Any]:
+    items = values.get(key) if isinstance(values, Mapping) else None
+    if not isinstance(items, list):
+        raise DataError(f"{where} {owner} has no list {key!r}; expected SQuAD's layout (data, paragraphs, qas).")
+    return items
 
 
-def _text(values: Any, key: str, what: str, where: object) -> str:
-    found = values.get(key) if isinstance(values, Mapping) else None
-    if not isinstance(found, str):
-        raise DataError(f"{where} {what} has no text {key!r}; expected SQuAD's layout (data, paragraphs, qas).")
-    return found
+def _text(values: Any, key: str, owner: str, where: object) -> str:
+    text = values.get(key) if isinstance(values, Mapping) else None
+    if not isinstance(text, str):
+        raise DataError(f"{where} {owner} has no text {key!r}; expected SQuAD's layout (data, paragraphs, qas).")
+    return text
 
 
 def _answer(values: Any, where: object) -> tuple[str, int]:

@@ -1,7 +1,7 @@
-"""The reader (Clark and Gardner 2017): question and passage read alike, attention both ways and to itself, two ends.
+"""The model of the squad task: BiDAF with self-attention (Clark and Gardner 2017).
 
-vectors -> biGRU [-> + ELMo] -> passage sees question -> ReLU layer
-        -> + (biGRU -> passage sees itself -> ReLU layer) -> biGRU -> start; [biGRU of both -> end]
+vectors -> biGRU [-> + ELMo] -> attention between passage and question -> ReLU layer
+        -> + (biGRU -> self-attention -> ReLU layer) -> biGRU -> start; [biGRU of both -> end]
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ from elmo.tasks.layers.encoder import BiRNN
 from elmo.tasks.squad.attention import BiAttention, SelfAttention
 from elmo.tasks.squad.spans import best_spans, span_loss
 from elmo.tasks.task import Labels
-from elmo.tasks.tokens import TokenBatch
+from elmo.tasks.token_batch import TokenBatch
 
 
 @dataclass(frozen=True, kw_only=True)
 class SQuADConfig:
-    """Shape of the reader."""
+    """Settings of the model."""
 
-    hidden_dim: int = 90  # of a direction, as in the paper
-    dropout: float = 0.2  # on what every layer reads, one mask for all tokens of a row
-    max_answer: int = 17  # tokens of the longest answer given
-    max_passage: int = 400  # tokens; longer passages are not trained on
+    hidden_dim: int = 90  # per direction, as in the paper
+    dropout: float = 0.2  # on the input of every layer, one mask for all tokens of a row
+    max_answer: int = 17  # tokens of the longest predicted answer
+    max_passage: int = 400  # tokens; longer passages are not used for training
 
 
 @dataclass(frozen=True)
 class SQuADBatch:
-    """Questions, passages (B, T), and where gold answers start and end, (B, T) bool; None: not known."""
+    """Questions, passages, and where gold answers start and end, (B, T) bool, or None for unlabelled text."""
 
     question: TokenBatch
     passage: TokenBatch
@@ -41,8 +41,8 @@ class SQuADBatch:
 
 
 @dataclass(frozen=True)
-class SpanScores:
-    """An answer as tokens of the passage, both included, and the model's probability of its two ends."""
+class AnswerPrediction:
+    """An answer as first and last token of the passage, both included, and the probability of this span."""
 
     first: int
     last: int
@@ -69,31 +69,32 @@ class SQuADModel(nn.Module):
         self.start, self.end = nn.Linear(2 * H, 1), nn.Linear(2 * H, 1)
 
     def loss(self, batch: SQuADBatch) -> Tensor:
-        """Minus log probability of the gold starts and ends, mean over questions."""
+        """Negative log probability of the gold starts and ends, mean over questions."""
         assert batch.starts is not None
         assert batch.ends is not None
         return span_loss(*self.scores(batch), batch.passage.mask, batch.starts, batch.ends)
 
-    def predict(self, batch: SQuADBatch) -> list[SpanScores]:
+    def predict(self, batch: SQuADBatch) -> list[AnswerPrediction]:
         """The best span of each passage."""
         first, last, probability = best_spans(*self.scores(batch), batch.passage.mask, self.max_answer)
-        columns = (first.tolist(), last.tolist(), probability.tolist())
-        return [SpanScores(*row) for row in zip(*columns, strict=True)]
+        spans = zip(first.tolist(), last.tolist(), probability.tolist(), strict=True)
+        return [AnswerPrediction(*span) for span in spans]
 
     def scores(self, batch: SQuADBatch) -> tuple[Tensor, Tensor]:
-        """Of each passage token as the answer's start and as its end, (B, T)."""
+        """Scores of each passage token as the start and as the end of the answer, (B, T) each."""
         mask, packing = batch.passage.mask, batch.passage.packing
-        q, h = self._encode(batch.question), self._encode(batch.passage)  # (B, S, D), (B, T, D)
-        seen = self.attention(h, q, mask, batch.question.mask)  # (B, T, 4D)
-        x = torch.relu(self.merge(self.dropout(seen)))  # (B, T, 2H)
+        q, h = self._encode(batch.question), self._encode(batch.passage)  # (B, S, 2H + D), (B, T, 2H + D)
+        attended = self.attention(h, q, mask, batch.question.mask)  # (B, T, 4 (2H + D))
+        x = torch.relu(self.merge(self.dropout(attended)))  # (B, T, 2H)
         y = self.self_encoder(self.dropout(x), mask, packing)  # (B, T, 2H)
         y = torch.relu(self.self_merge(self.dropout(self.self_attention(y, mask))))  # (B, T, 2H)
         x = (x + y) * mask[:, :, None]
-        begins = self.start_encoder(self.dropout(x), mask, packing)  # (B, T, 2H)
-        ends = self.end_encoder(self.dropout(torch.cat([x, begins], dim=-1)), mask, packing)  # (B, T, 2H)
-        return self.start(begins)[:, :, 0].float(), self.end(ends)[:, :, 0].float()
+        starts = self.start_encoder(self.dropout(x), mask, packing)  # (B, T, 2H)
+        ends = self.end_encoder(self.dropout(torch.cat([x, starts], dim=-1)), mask, packing)  # (B, T, 2H)
+        return self.start(starts)[:, :, 0].float(), self.end(ends)[:, :, 0].float()
 
     def _encode(self, tokens: TokenBatch) -> Tensor:
         embedded = self.inputs(tokens)
         hidden = self.encoder(self.dropout(embedded.vectors), tokens.mask, tokens.packing)  # (B, T, 2H)
-        return self.dropout(self.inputs.at_output(hidden, embedded))  # (B, T, 2H + D)
+        encoded: Tensor = self.dropout(self.inputs.at_output(hidden, embedded))  # (B, T, 2H + D)
+        return encoded

@@ -1,4 +1,4 @@
-"""Question answering as one value for the framework: questions about passages in, spans out, word F1 of answers."""
+"""The definition of the squad task: answers to questions as spans of a passage, scored by word F1."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import torch
 
 from elmo.errors import DataError
 from elmo.tasks.squad.data import Example, make_example, read_examples
-from elmo.tasks.squad.model import SpanScores, SQuADBatch, SQuADConfig, SQuADModel
+from elmo.tasks.squad.model import AnswerPrediction, SQuADBatch, SQuADConfig, SQuADModel
 from elmo.tasks.squad.score import METRIC, score
-from elmo.tasks.task import Labels, Piece, Task
-from elmo.tasks.tokens import BatchMaker, TokenBatch
+from elmo.tasks.task import Labels, Segment, Task
+from elmo.tasks.token_batch import BatchMaker, TokenBatch
 from elmo.text.tokenize import Tokenizer
 
 
@@ -22,11 +22,13 @@ def labels(examples: Sequence[Example]) -> Labels:
 
 
 def training_examples(examples: list[Example], config: SQuADConfig) -> list[Example]:
-    """Questions whose answer is known, about passages that are not too long."""
-    kept = [example for example in examples if example.answers and len(example.passage) <= config.max_passage]
-    if not kept:
-        raise DataError("No question of the training file has an answer in a passage short enough to train on.")
-    return kept
+    """The questions with an answer whose passage is not longer than max_passage."""
+    suitable = [example for example in examples if example.answers and len(example.passage) <= config.max_passage]
+    if not suitable:
+        raise DataError(
+            f"No question of the training file has an answer in a passage of at most {config.max_passage} tokens."
+        )
+    return suitable
 
 
 def collate(examples: Sequence[Example], maker: BatchMaker) -> SQuADBatch:
@@ -45,46 +47,53 @@ def collate(examples: Sequence[Example], maker: BatchMaker) -> SQuADBatch:
 
 
 def _passages(examples: Sequence[Example], maker: BatchMaker) -> TokenBatch:
-    """Passages as rows. A frozen biLM reads them sentence by sentence, as it was trained; a tuned one whole."""
+    """One row per passage. A frozen biLM embeds it sentence by sentence, as it was trained; a tuned biLM as a whole."""
     if maker.source is None:
         return maker.tokens([example.passage for example in examples])
     return maker.joined([example.passage_sentences for example in examples])
 
 
-def score_found(gold: Sequence[Example], predicted: Sequence[SpanScores]) -> dict[str, float]:
-    return score(gold, [e.text_of(found.first, found.last) for e, found in zip(gold, predicted, strict=True)])
+def score_predictions(gold: Sequence[Example], predicted: Sequence[AnswerPrediction]) -> dict[str, float]:
+    texts = [example.text_of(answer.first, answer.last) for example, answer in zip(gold, predicted, strict=True)]
+    return score(gold, texts)
 
 
 def from_text(fields: Sequence[str], tokenize: Tokenizer) -> Example:
-    """A question about a passage; both are cut as the training data was, whatever tokenizer was asked for."""
+    """A question about a passage; both are tokenised like the training data, so `tokenize` is ignored."""
     return make_example(fields[0], fields[1])
 
 
-def render(example: Example, found: SpanScores) -> list[Piece]:
-    """The answer and how sure the model is, then the passage with the answer marked."""
-    start, end = example.spans[found.first][0], example.spans[found.last][1]
-    around = [Piece(example.context[:start].strip()), Piece(example.context[end:].strip())]
-    answer = Piece(example.context[start:end], "answer")
+def render(example: Example, prediction: AnswerPrediction) -> list[Segment]:
+    """The answer and its probability, then the passage with the answer labelled."""
+    start, end = _characters(example, prediction)
+    answer = Segment(example.context[start:end], "answer")
+    passage = (Segment(example.context[:start].strip()), answer, Segment(example.context[end:].strip()))
     return [
-        Piece(f"{answer.text} ({found.probability:.0%})", "answer"),
-        Piece("<-"),
-        *(piece for piece in (around[0], answer, around[1]) if piece.text),
+        Segment(f"{answer.text} ({prediction.probability:.0%})", "answer"),
+        Segment("<-"),
+        *(segment for segment in passage if segment.text),
     ]
 
 
-def as_json(example: Example, found: SpanScores) -> dict[str, Any]:
-    start, end = example.spans[found.first][0], example.spans[found.last][1]
+def as_json(example: Example, prediction: AnswerPrediction) -> dict[str, Any]:
+    start, end = _characters(example, prediction)
     return {
         "id": example.id,
         "question": example.question_text,
         "answer": example.context[start:end],
         "start": start,
         "end": end,
-        "probability": round(found.probability, 6),
+        "probability": round(prediction.probability, 6),
     }
 
 
+def _characters(example: Example, prediction: AnswerPrediction) -> tuple[int, int]:
+    """The first character of the answer in the context, and the one after its last."""
+    return example.spans[prediction.first][0], example.spans[prediction.last][1]
+
+
 def size(example: Example) -> int:
+    """The length of the passage, which dominates the cost of an example."""
     return len(example.passage)
 
 
@@ -98,7 +107,7 @@ TASK = Task(
     labels=labels,
     collate=collate,
     build=SQuADModel,
-    score=score_found,
+    score=score_predictions,
     from_text=from_text,
     render=render,
     as_json=as_json,

@@ -1,1 +1,1 @@
-"""Semantic role labeling."""
+"""Semantic role labelling (srl): alternating highway LSTMs."""

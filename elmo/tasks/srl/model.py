@@ -1,6 +1,6 @@
-"""The role tagger (He et al. 2017): a sentence with its predicate marked, a deep encoder, a tag a token, legal paths.
+"""The model of the srl task: a deep tagger of roles for one marked predicate (He et al. 2017).
 
-[vectors; is this the predicate?] -> alternating LSTMs with highways -> scores of tags -> Viterbi under IOB2
+[vectors; predicate mark] -> alternating LSTMs with highways -> scores of tags -> Viterbi decoding under IOB2
 """
 
 from __future__ import annotations
@@ -15,24 +15,24 @@ from elmo.tasks.layers.dropout import TimeDropout
 from elmo.tasks.layers.viterbi import as_scores, bio_rules, viterbi
 from elmo.tasks.srl.encoder import AlternatingLSTM
 from elmo.tasks.task import Labels
-from elmo.tasks.tokens import TokenBatch
+from elmo.tasks.token_batch import TokenBatch
 
 
 @dataclass(frozen=True, kw_only=True)
 class SRLConfig:
-    """Shape of the tagger."""
+    """Settings of the tagger."""
 
-    hidden_dim: int = 200  # of a layer, in one direction (300 in the paper)
+    hidden_dim: int = 200  # per layer; a layer has one direction (300 in the paper)
     num_layers: int = 4  # half of them from right to left (8 in the paper)
     mark_dim: int = 50  # of the vector that marks the predicate (100 in the paper)
     input_dropout: float = 0.2
     dropout: float = 0.1  # between layers
-    recurrent_gate: bool = False  # highways inside the recurrence, as published, and slow
+    recurrent_gate: bool = False  # highways inside the recurrence, as published; slow
 
 
 @dataclass(frozen=True)
 class SRLBatch:
-    """Sentences, where their predicate stands (B, T) as 0 or 1, and tags (B, T), -1 where not trained on; or None."""
+    """Sentences, predicate marks (B, T), 1 at the predicate, and tags (B, T), -1 where there is no loss, or None."""
 
     tokens: TokenBatch
     marks: Tensor
@@ -40,7 +40,7 @@ class SRLBatch:
 
 
 class SRLModel(nn.Module):
-    """A tagger that cannot give tags which break IOB2. ELMo enters at the input, where the paper found it to help."""
+    """A tagger that predicts only valid IOB2 tags. By default ELMo is at the input, where it helps in the paper."""
 
     def __init__(self, config: SRLConfig, labels: Labels, inputs: TokenInputs) -> None:
         super().__init__()
@@ -67,15 +67,16 @@ class SRLModel(nn.Module):
         return nn.functional.cross_entropy(scores, batch.tags.flatten(), ignore_index=-1)
 
     def predict(self, batch: SRLBatch) -> list[list[str]]:
-        """The best legal tags of each sentence."""
-        shares = torch.log_softmax(self.scores(batch).float(), dim=-1)  # (B, T, K)
+        """The best valid tags of each sentence."""
+        log_probabilities = torch.log_softmax(self.scores(batch).float(), dim=-1)  # (B, T, K)
         rules = [self.get_buffer(name) for name in ("_allowed", "_start", "_end")]
-        best, _ = viterbi(shares, batch.tokens.mask, *rules)
+        best, _ = viterbi(log_probabilities, batch.tokens.mask, *rules)
         return [[self.labels[number] for number in row] for row in best]
 
     def scores(self, batch: SRLBatch) -> Tensor:
-        """(B, T, K)."""
+        """Scores of K tags, (B, T, K)."""
         embedded = self.inputs(batch.tokens)
-        marked = torch.cat([self.dropout(embedded.vectors), self.mark(batch.marks)], dim=-1)  # (B, T, D + mark)
+        marked = torch.cat([self.dropout(embedded.vectors), self.mark(batch.marks)], dim=-1)  # (B, T, dim + mark_dim)
         hidden = self.encoder(marked * batch.tokens.mask[:, :, None], batch.tokens.mask)  # (B, T, H)
-        return self.project(self.inputs.at_output(hidden, embedded))
+        scores: Tensor = self.project(self.inputs.at_output(hidden, embedded))  # (B, T, K)
+        return scores

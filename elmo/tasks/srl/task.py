@@ -1,4 +1,4 @@
-"""Semantic roles as one value for the framework: sentences with a predicate in, tags out, F1 of arguments."""
+"""The definition of the srl task: semantic roles of one predicate per example, scored by F1 of arguments."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ import numpy as np
 import torch
 
 from elmo.errors import DataError
-from elmo.tasks.span_text import marked_text, span_json
+from elmo.tasks.span_text import span_json, span_segments
 from elmo.tasks.srl.data import Example, read_examples
 from elmo.tasks.srl.model import SRLBatch, SRLConfig, SRLModel
 from elmo.tasks.srl.score import METRIC, score
-from elmo.tasks.task import Labels, Piece, Task
-from elmo.tasks.tokens import BatchMaker
+from elmo.tasks.task import Labels, Segment, Task
+from elmo.tasks.token_batch import BatchMaker
 from elmo.text.spans import spans_of_tags
 from elmo.text.tokenize import Tokenizer
 
 
 def labels(examples: Sequence[Example]) -> Labels:
-    """O, and B- and I- of every role that occurs."""
+    """O, and B- and I- of every role in the examples."""
     roles = sorted({tag[2:] for example in examples for tag in example.tags or () if tag != "O"})
     if not roles:
         raise DataError("The training file has no argument: every tag is O.")
@@ -28,29 +28,29 @@ def labels(examples: Sequence[Example]) -> Labels:
 
 
 def collate(examples: Sequence[Example], maker: BatchMaker) -> SRLBatch:
-    """Padded sentences; tags that training never saw are not trained on, and are scored as missed."""
+    """Padded sentences; tags that the training data does not have get no loss and are scored as missed."""
     tokens = maker.tokens([example.tokens for example in examples])
     marks = np.zeros(tokens.mask.shape, dtype=np.int64)  # (B, T)
     tags = np.full(tokens.mask.shape, -1, dtype=np.int64)  # (B, T)
     for row, example in enumerate(examples):
         marks[row, example.predicate] = 1
         if example.tags is not None:
-            tags[row, : len(example.tokens)] = [maker.number("tag", tag) for tag in example.tags]
+            tags[row, : len(example.tokens)] = [maker.label_id("tag", tag) for tag in example.tags]
     is_labelled = all(example.tags is not None for example in examples)
     return SRLBatch(tokens=tokens, marks=torch.from_numpy(marks), tags=torch.from_numpy(tags) if is_labelled else None)
 
 
 def from_text(fields: Sequence[str], tokenize: Tokenizer) -> Example:
-    """A sentence, and its predicate as a word of it; of several equal words the first."""
+    """A sentence and its predicate, a word of the sentence; if the word occurs several times, the first one."""
     tokens = tuple(token.text for token in tokenize(fields[0]))
     if fields[1] not in tokens:
-        raise DataError(f"The predicate {fields[1]!r} is no word of {' '.join(tokens)!r}.")
+        raise DataError(f"The predicate {fields[1]!r} is not a word of {' '.join(tokens)!r}.")
     return Example(tokens=tokens, predicate=tokens.index(fields[1]))
 
 
-def render(example: Example, tags: Sequence[str]) -> list[Piece]:
-    """The sentence, arguments and predicate marked with their roles."""
-    return marked_text(example.tokens, spans_of_tags(tags))
+def render(example: Example, tags: Sequence[str]) -> list[Segment]:
+    """The sentence with arguments and predicate labelled by their roles."""
+    return span_segments(example.tokens, spans_of_tags(tags))
 
 
 def as_json(example: Example, tags: Sequence[str]) -> dict[str, Any]:

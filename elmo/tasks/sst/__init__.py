@@ -1,1 +1,1 @@
-"""Sentiment in five classes: biattentive classification network."""
+"""Sentiment classification in five classes (sst): biattentive classification network."""

@@ -1,7 +1,7 @@
-"""Sentiment trees in brackets, one a line, every phrase with its label: "(3 (2 It) (4 works))". No torch.
+"""Reader and writer of the sst task: one bracketed sentiment tree per line, "(3 (2 It) (4 works))". No torch.
 
-The Stanford Sentiment Treebank's format. Labels are 0 (very negative) to 4 (very positive). "-LRB-", "\\/" and their
-like are undone, so that the biLM sees "(" and "/".
+This is the format of the Stanford Sentiment Treebank. Every phrase has a label from 0 (very negative) to 4 (very
+positive). Escapes such as "-LRB-" and "\\/" are unescaped, so that the biLM reads "(" and "/".
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from pathlib import Path
 from elmo.errors import DataError
 from elmo.files import atomic_file
 from elmo.text.lines import read_lines
+from elmo.text.penn_treebank import PTB_BRACKETS
 
 LABELS = ("0", "1", "2", "3", "4")
 _SYMBOL = re.compile(r"[()]|[^ \t()]+")  # a no-break space is part of a word: "3 1/2"
-_BRACKETS = {"-LRB-": "(", "-RRB-": ")", "-LSB-": "[", "-RSB-": "]", "-LCB-": "{", "-RCB-": "}"}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Phrase:
-    """Tokens first to last, both included, one node of the tree with its label; is_word: a leaf with its word."""
+    """One node of the tree with its label: tokens first to last, both included; `is_word` is true for a leaf."""
 
     first: int
     last: int
@@ -32,7 +32,7 @@ class Phrase:
 
 @dataclass(frozen=True, kw_only=True)
 class Example:
-    """A sentence (or one phrase), its label, and all nodes of its tree, the root first, parents before children."""
+    """A sentence or a phrase, its label, and all nodes of its tree: the root first, parents before children."""
 
     tokens: tuple[str, ...]
     label: int | None = None  # 0 to 4
@@ -44,26 +44,26 @@ class Example:
 
 
 def read_examples(path: Path) -> list[Example]:
-    """The sentences of a file of trees."""
+    """Reads the sentences of a file of trees."""
     examples = [_read_tree(line, f"{path}:{number}") for number, line in enumerate(read_lines(path), 1) if line.strip()]
     if not examples:
-        raise DataError(f"{path}: there is no tree in this file; expected lines like (3 (2 It) (4 works)).")
+        raise DataError(f"{path}: the file has no tree; expected lines like (3 (2 It) (4 works)).")
     return examples
 
 
 def phrases_of(examples: Iterable[Example]) -> list[Example]:
-    """Every different phrase of the examples with its label, sentences among them, in order: training on phrases."""
-    found: dict[Example, None] = {}
+    """Every distinct pair of a phrase and its label, including whole sentences, in order. Used as training examples."""
+    distinct: dict[Example, None] = {}
     for example in examples:
         for phrase in example.phrases:
-            found[Example(tokens=example.tokens[phrase.first : phrase.last + 1], label=phrase.label)] = None
+            distinct[Example(tokens=example.tokens[phrase.first : phrase.last + 1], label=phrase.label)] = None
         if not example.phrases:
-            found[example] = None
-    return list(found)
+            distinct[example] = None
+    return list(distinct)
 
 
 def write_examples(path: Path, examples: Iterable[Example]) -> None:
-    """Trees, one a line; reading it back gives the same examples."""
+    """Writes one tree per line; `read_examples` inverts it."""
     with atomic_file(path) as partial, open(partial, "w", encoding="utf-8", newline="\n") as file:
         for example in examples:
             if not example.phrases:
@@ -72,61 +72,63 @@ def write_examples(path: Path, examples: Iterable[Example]) -> None:
 
 
 def _read_tree(line: str, where: str) -> Example:
-    """One pass over the symbols with a stack of the open nodes."""
+    """Parses a tree in one pass over its symbols, with a stack of the open nodes."""
     tokens: list[str] = []
     nodes: list[tuple[int, int, int, bool]] = []  # first, last, label, is_word
-    opened: list[int] = []  # places in `nodes`
-    after_open = closed = False
+    open_nodes: list[int] = []  # indices into `nodes`
+    expects_label = is_complete = False
     for symbol in _SYMBOL.findall(line):
-        if closed:
-            raise DataError(f"{where}: {symbol!r} follows the end of the tree; expected one tree a line.")
+        if is_complete:
+            raise DataError(f"{where}: {symbol!r} follows the end of the tree; expected one tree per line.")
         if symbol == "(":
-            if opened and (nodes[opened[-1]][3] or after_open):
-                raise DataError(f"{where}: a node has no label or a word besides its parts; expected (LABEL ...).")
-            opened.append(len(nodes))
+            if open_nodes and (nodes[open_nodes[-1]][3] or expects_label):
+                raise DataError(f"{where}: a node has no label, or both a word and children; expected (LABEL ...).")
+            open_nodes.append(len(nodes))
             nodes.append((len(tokens), -1, -1, False))
-            after_open = True
+            expects_label = True
         elif symbol == ")":
-            place = opened.pop() if opened else -1
-            if place < 0 or after_open or nodes[place][0] == len(tokens):
-                raise DataError(f"{where}: ')' closes an empty node or none at all; expected (LABEL word).")
-            nodes[place] = (nodes[place][0], len(tokens) - 1, *nodes[place][2:])
-            closed = not opened
-        elif after_open:
+            index = open_nodes.pop() if open_nodes else -1
+            if index < 0 or expects_label or nodes[index][0] == len(tokens):
+                raise DataError(f"{where}: ')' closes an empty node or no node; expected (LABEL word).")
+            nodes[index] = (nodes[index][0], len(tokens) - 1, *nodes[index][2:])
+            is_complete = not open_nodes
+        elif expects_label:
             if symbol not in LABELS:
                 raise DataError(f"{where}: the label is {symbol!r}; expected 0, 1, 2, 3 or 4.")
-            nodes[opened[-1]] = (len(tokens), -1, int(symbol), False)
-            after_open = False
+            nodes[open_nodes[-1]] = (len(tokens), -1, int(symbol), False)
+            expects_label = False
         else:
-            if not opened or nodes[opened[-1]][0] != len(tokens):
-                raise DataError(f"{where}: {symbol!r} is a word outside a node of its own; expected (LABEL word).")
-            nodes[opened[-1]] = (*nodes[opened[-1]][:3], True)
+            if not open_nodes or nodes[open_nodes[-1]][0] != len(tokens):
+                raise DataError(f"{where}: the word {symbol!r} is not in a node of its own; expected (LABEL word).")
+            nodes[open_nodes[-1]] = (*nodes[open_nodes[-1]][:3], True)
             tokens.append(_unescape(symbol))
-    if not closed:
-        raise DataError(f"{where}: the tree is cut short ({len(opened)} brackets are open); expected (3 (2 It) ...).")
+    if not is_complete:
+        raise DataError(
+            f"{where}: the tree is incomplete ({len(open_nodes)} brackets are open); expected (3 (2 It) ...)."
+        )
     phrases = tuple(Phrase(first=a, last=b, label=label, is_word=word) for a, b, label, word in nodes)
     return Example(tokens=tuple(tokens), label=phrases[0].label, phrases=phrases)
 
 
 def _write_tree(tokens: Sequence[str], phrases: Sequence[Phrase]) -> str:
-    """Brackets from nodes in order: a node closes before the first node that lies behind it."""
+    """The tree in brackets; a node is closed before the first node that is not one of its descendants."""
     text = ""
-    opened: list[Phrase] = []
+    open_nodes: list[Phrase] = []
     for phrase in phrases:
-        while opened and (opened[-1].is_word or opened[-1].last < phrase.first):
-            opened.pop()
+        while open_nodes and (open_nodes[-1].is_word or open_nodes[-1].last < phrase.first):
+            open_nodes.pop()
             text += ")"
         text += f"{' ' if text else ''}({phrase.label}"
         text += f" {_escape(tokens[phrase.first])}" if phrase.is_word else ""
-        opened.append(phrase)
-    return text + ")" * len(opened)
+        open_nodes.append(phrase)
+    return text + ")" * len(open_nodes)
 
 
 def _unescape(word: str) -> str:
-    return _BRACKETS.get(word) or word.replace("\\/", "/").replace("\\*", "*")
+    return PTB_BRACKETS.get(word) or word.replace("\\/", "/").replace("\\*", "*")
 
 
 def _escape(word: str) -> str:
-    for written, meant in _BRACKETS.items():
-        word = word.replace(meant, written)
+    for escaped, bracket in PTB_BRACKETS.items():
+        word = word.replace(bracket, escaped)
     return word

@@ -1,6 +1,6 @@
-"""The biattentive classification network (McCann et al. 2017): a sentence read against itself, pooled four ways.
+"""The model of the sst task: the biattentive classification network (McCann et al. 2017).
 
-vectors -> ReLU layer -> biLSTM -> attention to itself -> biLSTM (the integrator) -> [max; mean; min; attended]
+vectors -> ReLU layer -> biLSTM -> self-attention -> biLSTM (the integrator) -> [max; mean; min; self-attentive pooling]
         -> three normalised maxout layers -> five classes
 """
 
@@ -16,15 +16,15 @@ from elmo.tasks.layers.attention import attend, masked_max, masked_mean, masked_
 from elmo.tasks.layers.encoder import BiRNN
 from elmo.tasks.layers.maxout import Maxout
 from elmo.tasks.task import Labels
-from elmo.tasks.tokens import TokenBatch
+from elmo.tasks.token_batch import TokenBatch
 
 
 @dataclass(frozen=True, kw_only=True)
 class SSTConfig:
-    """Shape of the classifier."""
+    """Settings of the classifier."""
 
-    hidden_dim: int = 100  # of a direction, and of the first layer (300 in the paper)
-    phrases: bool = True  # train on every phrase of the trees, not on whole sentences alone
+    hidden_dim: int = 100  # per direction, and of the first layer (300 in the paper)
+    phrases: bool = True  # train on every phrase of the trees, not only on whole sentences
     input_dropout: float = 0.25
     dropout: float = 0.25  # before the maxout layers
     maxout_pieces: int = 4
@@ -32,7 +32,7 @@ class SSTConfig:
 
 @dataclass(frozen=True)
 class SSTBatch:
-    """Sentences and their classes (B,); None: not known."""
+    """Sentences and their classes (B,); classes are None for unlabelled text."""
 
     tokens: TokenBatch
     classes: Tensor | None
@@ -64,20 +64,21 @@ class SSTModel(nn.Module):
         return nn.functional.cross_entropy(self.scores(batch.tokens).float(), batch.classes)
 
     def predict(self, batch: SSTBatch) -> list[int]:
-        """The likeliest class of each sentence."""
-        found: list[int] = self.scores(batch.tokens).argmax(dim=1).tolist()
-        return found
+        """The most probable class of each sentence."""
+        classes: list[int] = self.scores(batch.tokens).argmax(dim=1).tolist()
+        return classes
 
     def scores(self, tokens: TokenBatch) -> Tensor:
-        """(B, K)."""
+        """Scores of K classes, (B, K)."""
         embedded = self.inputs(tokens)
         mask = tokens.mask
         x = torch.relu(self.first(self.dropout(embedded.vectors)))  # (B, T, H)
         x = self.encoder(self.dropout(x), mask, tokens.packing)  # (B, T, 2H)
-        seen = attend(x @ x.transpose(1, 2), x, mask)  # (B, T, 2H)
-        joined = torch.cat([x, x - seen, x * seen], dim=-1)  # (B, T, 6H)
-        y = self.inputs.at_output(self.integrator(joined, mask, tokens.packing), embedded)  # (B, T, 2H + D)
-        share = masked_softmax(self.attention(y)[:, :, 0], mask)  # (B, T)
-        attended = (share[:, None] @ y)[:, 0]  # (B, 2H + D)
+        context = attend(x @ x.transpose(1, 2), x, mask)  # (B, T, 2H)
+        combined = torch.cat([x, x - context, x * context], dim=-1)  # (B, T, 6H)
+        y = self.inputs.at_output(self.integrator(combined, mask, tokens.packing), embedded)  # (B, T, 2H + D)
+        weights = masked_softmax(self.attention(y)[:, :, 0], mask)  # (B, T)
+        attended = (weights[:, None] @ y)[:, 0]  # (B, 2H + D)
         pooled = [masked_max(y, mask), masked_mean(y, mask), masked_min(y, mask), attended]
-        return self.maxout(torch.cat(pooled, dim=-1))
+        scores: Tensor = self.maxout(torch.cat(pooled, dim=-1))  # (B, K)
+        return scores

@@ -1,4 +1,4 @@
-"""Sentiment in five classes as one value for the framework: trees in, a class out, accuracy of whole sentences."""
+"""The definition of the sst task: sentiment in five classes, scored by the accuracy on whole sentences."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import torch
 from elmo.tasks.sst.data import LABELS, Example, phrases_of, read_examples
 from elmo.tasks.sst.model import SSTBatch, SSTConfig, SSTModel
 from elmo.tasks.sst.score import METRIC, score
-from elmo.tasks.task import Labels, Piece, Task
-from elmo.tasks.tokens import BatchMaker
+from elmo.tasks.task import Labels, Segment, Task
+from elmo.tasks.token_batch import BatchMaker
 from elmo.text.tokenize import Tokenizer
 
 NAMES = ("very negative", "negative", "neutral", "positive", "very positive")
@@ -22,23 +22,23 @@ def labels(examples: Sequence[Example]) -> Labels:
 
 
 def training_examples(examples: list[Example], config: SSTConfig) -> list[Example]:
-    """Every phrase with its own label, or the sentences alone."""
+    """Every phrase with its label, or only the sentences."""
     return phrases_of(examples) if config.phrases else examples
 
 
 def collate(examples: Sequence[Example], maker: BatchMaker) -> SSTBatch:
     tokens = maker.tokens([example.tokens for example in examples])
-    known = [example.label for example in examples if example.label is not None]
-    return SSTBatch(tokens=tokens, classes=torch.tensor(known) if len(known) == len(examples) else None)
+    classes = [example.label for example in examples if example.label is not None]
+    return SSTBatch(tokens=tokens, classes=torch.tensor(classes) if len(classes) == len(examples) else None)
 
 
 def from_text(fields: Sequence[str], tokenize: Tokenizer) -> Example:
     return Example(tokens=tuple(token.text for token in tokenize(fields[0])))
 
 
-def render(example: Example, label: int) -> list[Piece]:
+def render(example: Example, label: int) -> list[Segment]:
     """The class, then the sentence."""
-    return [Piece(NAMES[label], NAMES[label]), Piece(" ".join(example.tokens))]
+    return [Segment(NAMES[label], NAMES[label]), Segment(" ".join(example.tokens))]
 
 
 def as_json(example: Example, label: int) -> dict[str, Any]:

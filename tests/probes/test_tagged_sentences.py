@@ -1,11 +1,11 @@
-"""CoNLL-U and IOB2 files, and how the three files of a corpus are found."""
+"""TaggedSentence sentences from CoNLL-U and IOB2 files, and the search for the three files of a corpus."""
 
 from __future__ import annotations
 
 import pytest
 
 from elmo.errors import ConfigError, DataError
-from elmo.probes.columns import Tagged, find_splits, read_tagged
+from elmo.probes.tagged_sentences import TaggedSentence, find_splits, read_tagged
 
 TREEBANK = """# sent_id = 1
 # text = Don't go
@@ -26,11 +26,11 @@ def write(path, text):
     return path
 
 
-def test_treebank_words_are_those_with_whole_numbers(tmp_path):
+def test_treebank_words_are_the_rows_with_integer_ids(tmp_path):
     path = write(tmp_path / "a.conllu", TREEBANK)
     assert read_tagged(path, "xpos") == [
-        Tagged(["Do", "n't", "go"], ["VB", "RB", "VB"]),
-        Tagged(["#"], ["#"]),  # the third has no xpos
+        TaggedSentence(["Do", "n't", "go"], ["VB", "RB", "VB"]),
+        TaggedSentence(["#"], ["#"]),  # the third has no xpos
     ]
     assert [s.tags for s in read_tagged(path, "upos")] == [["AUX", "PART", "VERB"], ["SYM"], ["INTJ"]]
     assert len(read_tagged(path, "upos", limit=1)) == 1
@@ -38,7 +38,10 @@ def test_treebank_words_are_those_with_whole_numbers(tmp_path):
 
 def test_entities_are_the_third_column_and_a_last_blank_line_is_not_needed(tmp_path):
     path = write(tmp_path / "a.iob2", "# newdoc\n1\tAl\tB-ORG\t-\tx\n2\tZaman\tI-ORG\n\n1\t:\tO")
-    assert read_tagged(path, "iob") == [Tagged(["Al", "Zaman"], ["B-ORG", "I-ORG"]), Tagged([":"], ["O"])]
+    assert read_tagged(path, "iob") == [
+        TaggedSentence(["Al", "Zaman"], ["B-ORG", "I-ORG"]),
+        TaggedSentence([":"], ["O"]),
+    ]
 
 
 def test_a_comment_may_hold_a_tab(tmp_path):
@@ -46,24 +49,24 @@ def test_a_comment_may_hold_a_tab(tmp_path):
     assert read_tagged(write(tmp_path / "a.iob2", lines), "iob")[0].tokens == ["#", "b"]
 
 
-def test_a_short_line_is_named(tmp_path):
+def test_a_row_with_too_few_columns_is_an_error_with_its_line(tmp_path):
     path = write(tmp_path / "a.conllu", "1\tword\n")
-    with pytest.raises(DataError, match=r"a\.conllu:1: 2 columns"):
+    with pytest.raises(DataError, match=r"a\.conllu:1: the row has 2 columns"):
         read_tagged(path, "upos")
 
 
-def test_a_file_without_tags_is_refused(tmp_path):
+def test_a_file_without_tags_is_an_error(tmp_path):
     path = write(tmp_path / "a.conllu", "1\tja\tja\tINTJ\t_\t_\t0\troot\t_\t_\n")
     with pytest.raises(DataError, match="no xpos"):
         read_tagged(path, "xpos")
 
 
-def test_splits_are_found_by_folder_and_by_beginning(tmp_path):
+def test_splits_are_found_by_folder_and_by_prefix(tmp_path):
     for name in ("en", "cy"):
         for split in ("train", "dev", "test"):
             write(tmp_path / f"{name}-ud-{split}.conllu", TREEBANK)
-    found = find_splits([tmp_path / "en"])
-    assert [path.name for path in found.values()] == [f"en-ud-{split}.conllu" for split in ("train", "dev", "test")]
+    splits = find_splits([tmp_path / "en"])
+    assert [path.name for path in splits.values()] == [f"en-ud-{split}.conllu" for split in ("train", "dev", "test")]
     with pytest.raises(ConfigError, match="cy-ud-train"):
         find_splits([tmp_path])
     (tmp_path / "sub").mkdir()

@@ -1,4 +1,4 @@
-"""A source of vectors for tests: every layer of a word is looked up by the word, its neighbour, or a rule."""
+"""A vector source for tests: a rule computes the layers of each word from its sentence and position."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 
-class MadeVectors:
-    """`rule(sentence, place)` gives a word's layers (L, D)."""
+class RuleVectors:
+    """`rule(sentence, position)` returns the layers (L, D) of a word."""
 
-    name = "made"
+    name = "rule"
 
     def __init__(self, rule: Callable[[Sequence[str], int], Any], num_layers: int, dim: int) -> None:
         self.rule, self.num_layers, self.dim = rule, num_layers, dim
@@ -20,8 +20,8 @@ class MadeVectors:
     def layers(self, sentences: Iterable[Sequence[str]]) -> Iterator[np.ndarray]:
         self.calls += 1
         for sentence in sentences:
-            rows = [np.asarray(self.rule(sentence, place), dtype=np.float32) for place in range(len(sentence))]
-            yield np.stack(rows, axis=1) if rows else np.zeros((self.num_layers, 0, self.dim), np.float32)
+            words = [np.asarray(self.rule(sentence, position), dtype=np.float32) for position in range(len(sentence))]
+            yield np.stack(words, axis=1) if words else np.zeros((self.num_layers, 0, self.dim), np.float32)
 
     def identity(self) -> dict[str, Any]:
         return {"name": self.name, "layers": self.num_layers, "dim": self.dim}

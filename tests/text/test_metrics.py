@@ -1,4 +1,4 @@
-"""Span F1 by conlleval's rules, on cases worked by hand."""
+"""Metrics: span F1 by conlleval's rules and accuracy, on cases computed by hand."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elmo.probes.scores import SpanScore, accuracy, span_score
+from elmo.text.metrics import ScoreCounts, accuracy, span_counts
 from elmo.text.spans import spans_of_tags
 
 
@@ -31,26 +31,26 @@ def test_spans_are_read_as_conlleval_reads_them(tags, expected):
     assert spans(tags.split()) == expected
 
 
-def test_span_score_counts_exact_spans_only():
+def test_only_exact_spans_are_correct():
     gold = [["B-PER", "I-PER", "O", "B-LOC"], ["B-ORG", "O"]]  # 3 spans
-    guess = [["B-PER", "O", "O", "B-LOC"], ["B-ORG", "B-ORG"]]  # 4 spans, 2 right: LOC and the first ORG
-    score = span_score(guess, gold)
-    assert score == SpanScore(right=2, found=4, wanted=3)
-    assert score.precision == pytest.approx(50.0)
-    assert score.recall == pytest.approx(200 / 3)
-    assert score.f1 == pytest.approx(400 / 7)  # 2 * 2 / (4 + 3)
+    predicted = [["B-PER", "O", "O", "B-LOC"], ["B-ORG", "B-ORG"]]  # 4 spans, 2 correct: LOC and the first ORG
+    counts = span_counts(gold, predicted)
+    assert counts == ScoreCounts(correct=2, predicted=4, gold=3)
+    assert counts.precision == pytest.approx(50.0)
+    assert counts.recall == pytest.approx(200 / 3)
+    assert counts.f1 == pytest.approx(400 / 7)  # 2 * 2 / (4 + 3)
 
 
-def test_no_spans_score_zero():
-    assert span_score([["O"]], [["O"]]).f1 == 0.0
+def test_f1_without_spans_is_zero():
+    assert span_counts([["O"]], [["O"]]).f1 == 0.0
 
 
 @given(st.lists(st.sampled_from(["O", "B-A", "I-A", "B-B", "I-B"])))
 def test_spans_cover_exactly_the_words_that_are_not_outside(tags):
-    covered = [place for begin, end, _ in spans(tags) for place in range(begin, end)]
-    assert covered == [place for place, tag in enumerate(tags) if tag != "O"]
-    assert span_score([tags], [tags]).f1 == (100.0 if covered else 0.0)
+    covered = [position for begin, end, _ in spans(tags) for position in range(begin, end)]
+    assert covered == [position for position, tag in enumerate(tags) if tag != "O"]
+    assert span_counts([tags], [tags]).f1 == (100.0 if covered else 0.0)
 
 
 def test_accuracy_is_in_percent():
-    assert accuracy(["a", "b", "c", "d"], ["a", "b", "x", "d"]) == 75.0
+    assert accuracy(["a", "b", "x", "d"], ["a", "b", "c", "d"]) == 75.0

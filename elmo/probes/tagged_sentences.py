@@ -1,0 +1,79 @@
+"""Sentences with one tag per word, from CoNLL-U treebanks and IOB2 files: the data of the linear probes."""
+
+from __future__ import annotations
+
+import glob
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+from elmo.errors import ConfigError, DataError
+from elmo.text.columns import read_blocks
+
+COLUMNS = {"upos": 3, "xpos": 4, "iob": 2}  # from 0; the word itself is in column 1
+SPLITS = ("train", "dev", "test")
+
+
+@dataclass(frozen=True)
+class TaggedSentence:
+    """The tokens of one sentence and one tag per token."""
+
+    tokens: list[str]
+    tags: list[str]
+
+
+def read_tagged(path: str | Path, column: str, *, limit: int | None = None) -> list[TaggedSentence]:
+    """Reads the sentences of a tab-separated file whose first column numbers the words.
+
+    Skips the lines of multiword tokens (1-2) and of empty nodes (1.1), as CoNLL-U's basic representation does. Skips
+    sentences in which the column is not annotated ("_"). `limit` is the maximum number of sentences read.
+    """
+    if column not in COLUMNS:
+        raise ConfigError(f"column is {column!r}; expected one of {', '.join(COLUMNS)}.")
+    sentences = list(islice(_sentences(path, COLUMNS[column]), limit))
+    annotated = [sentence for sentence in sentences if "_" not in sentence.tags]
+    if not annotated:
+        problem = f"its {len(sentences)} sentences have no {column} tags" if sentences else "it has no sentences"
+        raise DataError(f"{path}: {problem}.", "Choose another --column, or another file.")
+    return annotated
+
+
+def _sentences(path: str | Path, column: int) -> Iterator[TaggedSentence]:
+    for block in read_blocks(path, tabs_only=True):
+        for row in block.rows:
+            if len(row.columns) <= column:
+                raise DataError(
+                    f"{path}:{row.number}: the row has {len(row.columns)} columns; expected at least {column + 1}, "
+                    "separated by tabs."
+                )
+        words = [row.columns for row in block.rows if row.columns[0].isdigit()]
+        if words:
+            yield TaggedSentence([columns[1] for columns in words], [columns[column] for columns in words])
+
+
+def find_splits(paths: Sequence[str | Path]) -> dict[str, Path]:
+    """Finds the train, dev and test file: three files in this order, a folder with the files, or their common prefix.
+
+    For example, `treebanks/en_ewt` finds treebanks/en_ewt-ud-train.conllu and the other two.
+    """
+    if len(paths) == 3:
+        return {split: Path(path) for split, path in zip(SPLITS, paths, strict=True)}
+    if len(paths) != 1:
+        raise ConfigError(
+            f"{len(paths)} paths were given.", "Give the train, dev and test file, a folder, or their common prefix."
+        )
+    prefix = str(paths[0])
+    pattern = f"{glob.escape(prefix)}/*" if Path(prefix).is_dir() else f"{glob.escape(prefix)}*"
+    candidates = [Path(name) for name in sorted(glob.glob(pattern)) if Path(name).is_file()]
+    split_paths: dict[str, Path] = {}
+    for split in SPLITS:
+        matches = [path for path in candidates if split in path.name.removeprefix(Path(prefix).name)]
+        if len(matches) != 1:
+            names = ", ".join(path.name for path in matches) or "none"
+            raise ConfigError(
+                f"{prefix}: expected exactly one {split} file; found: {names}.",
+                "Give the common prefix of the three files (treebanks/en_ewt), or the three files.",
+            )
+        split_paths[split] = matches[0]
+    return split_paths
