@@ -108,10 +108,8 @@ def _card(config: RunConfig, data: PreparedData, report: dict[str, Any]) -> str:
     if "perplexity" in report:
         for kind in ("reset", "carried"):
             p = report["perplexity"][kind]
-            lines.append(
-                f"- Held-out perplexity, {kind}: {p['mean']:.2f} "
-                f"(forward {p['forward']:.2f}, backward {p['backward']:.2f})."
-            )
+            backward = "" if p["backward"] is None else f", backward {p['backward']:.2f}"
+            lines.append(f"- Held-out perplexity, {kind}: {p['mean']:.2f} (forward {p['forward']:.2f}{backward}).")
         lines.append(f"\n{DEFINITION}\n")
     lines.append(
         "- Licence of the text, intended use, limits: not recorded. Fill this in before you pass the model on."
