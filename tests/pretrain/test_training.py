@@ -58,7 +58,7 @@ def test_smoke_reaches_perplexity_20(model: dict[str, Any], objective: dict[str,
     assert result.train.step == 300
     found = result.report["perplexity"]["carried"]  # how the run was trained and how the reference measures
     assert found["mean"] < 20
-    assert max(found["forward"], found["backward"]) < 25
+    assert max(found["forward"], found["backward"] or 0.0) < 25  # None: the model has one direction
 
 
 def test_tied_characters_are_refused(tmp_path: Path) -> None:
