@@ -22,8 +22,8 @@ from typing import IO, Any, cast
 import numpy as np
 
 from elmo.errors import WeightsError
-from elmo.files import parse_json
 from elmo.weights import torch_layout
+from elmo.weights.allennlp_options import MAX_JSON_BYTES, complete_options
 from elmo.weights.model_parts import ModelParts
 from elmo.weights.names import from_arrays, refuse_extra
 from elmo.weights.options import config_from_options
@@ -32,7 +32,6 @@ from elmo.weights.torch_pickle import read_state_dict
 log = logging.getLogger(__name__)
 
 _MAX_TOTAL_BYTES = 16 << 30
-_MAX_JSON_BYTES = 1 << 20
 _MAX_MEMBERS = 100_000
 _PARAMETER = re.compile(
     r"(.*\.)?(_token_embedder\.(_char_embedding_weights|(char_conv_\d+|_highways\._layers\.\d+|_projection)\.(weight|bias))"
@@ -106,7 +105,7 @@ def read_allennlp_arrays(path: str | Path, prefix: str | None = None) -> AllenNL
     prefix = _choose_prefix(state, names, prefix, str(path))
     tracked = torch_layout.TrackedArrays(state)
     arrays = torch_layout.allennlp_bilm(tracked, prefix, files.weights_name)
-    options = _options(arrays, files.configs, str(path))
+    options = complete_options(arrays, files.configs, str(path))
     mixes = _mixes(tracked, prefix, options["lstm"]["n_layers"] + 1, files.weights_name)
     _refuse_unread(names, set(state) - tracked.unread(), prefix, files.weights_name)
     return AllenNLPArrays(
@@ -185,7 +184,7 @@ def _scan_members(stream: _LimitedStream, limit: int, name: str) -> _Files:
                     raise WeightsError(f"{name} holds more than one file of weights.")
                 files.weights, files.weights_name = _copy(content, member.size, name), f"{name}/{member.name}"
             elif base in ("config.json", "options.json") or base.endswith("options_file"):
-                files.configs.append((f"{name}/{member.name}", content.read(_MAX_JSON_BYTES + 1)))
+                files.configs.append((f"{name}/{member.name}", content.read(MAX_JSON_BYTES + 1)))
     return files
 
 
@@ -248,56 +247,3 @@ def _mixes(state: Mapping[str, np.ndarray], prefix: str, num_layers: int, name: 
         gamma = float(torch_layout.take(state, key + "gamma", name, (1,))[0])
         mixes.append((np.array(weights), gamma))
     return mixes
-
-
-def _options(arrays: Mapping[str, np.ndarray], configs: list[tuple[str, bytes]], name: str) -> dict[str, Any]:
-    """The options that the shapes imply, completed by an options file from the archive that agrees with them."""
-    sizes = torch_layout.network_sizes(arrays)
-    from_shapes: dict[str, dict[str, Any]] = {
-        "lstm": {"dim": sizes.cell_dim, "projection_dim": sizes.proj_dim, "n_layers": sizes.num_layers},
-        "char_cnn": {
-            "embedding": {"dim": arrays["char_embed"].shape[1]},
-            "filters": sizes.filters,
-            "n_highway": sizes.num_highways,
-        },
-    }
-    defaults = {
-        "lstm": {"cell_clip": 3, "proj_clip": 3, "use_skip_connections": True},
-        "char_cnn": {
-            "activation": "relu",
-            "max_characters_per_token": 50,
-            "n_characters": arrays["char_embed"].shape[0] + 1,
-        },
-    }
-    candidates = [options for source, text in configs for options in _find_options(source, text)]
-    fitting = [options for options in candidates if _fits(options, from_shapes)]
-    if candidates and not fitting:
-        raise WeightsError(f"{name}: its options file does not fit its weights, whose sizes are {from_shapes}.")
-    if not fitting:
-        log.warning("%s contains no ELMo options: uses clips of 3, relu and 50 characters per word", name)
-    options = fitting[0] if fitting else {}
-    for clip in ("cell_clip", "proj_clip"):
-        if options.get("lstm", {}).get(clip) == 0:  # AllenNLP tests `if clip:`, so that 0 is off
-            options = {**options, "lstm": {**options["lstm"], clip: None}}
-    return {part: {**defaults[part], **options.get(part, {}), **from_shapes[part]} for part in ("lstm", "char_cnn")}
-
-
-def _find_options(source: str, text: bytes) -> list[dict[str, Any]]:
-    """Every object in a JSON file that looks like ELMo options, at any depth."""
-    if len(text) > _MAX_JSON_BYTES:
-        raise WeightsError(f"{source} is larger than {_MAX_JSON_BYTES:,} bytes.")
-    options = []
-    queue: list[Any] = [parse_json(text, source, error=WeightsError)]
-    while queue:
-        value = queue.pop()
-        if isinstance(value, dict):
-            if isinstance(value.get("lstm"), dict) and isinstance(value.get("char_cnn"), dict):
-                options.append(value)
-            queue += value.values()
-        elif isinstance(value, list):
-            queue += value
-    return options
-
-
-def _fits(options: dict[str, Any], sizes: Mapping[str, Mapping[str, Any]]) -> bool:
-    return all(options[part].get(key, size) == size for part, values in sizes.items() for key, size in values.items())

@@ -9,7 +9,7 @@ import numpy as np
 import oracle
 import pytest
 import torch
-from peer_models import (
+from peers.peer_models import (
     COINCIDENCES,
     SENTENCES,
     allennlp_state,
