@@ -33,8 +33,8 @@ from elmo.pretrain.data.prepared import PreparedData, open_prepared
 from elmo.pretrain.data.vocabulary import require_sorted
 from elmo.pretrain.train import distributed
 from elmo.pretrain.train.export import export
-from elmo.pretrain.train.feed import step_seed
 from elmo.pretrain.train.loop import TrainResult, train
+from elmo.pretrain.train.step_inputs import step_seed
 from elmo.pretrain.train.type_inputs import input_rows
 
 log = logging.getLogger(__name__)
@@ -64,7 +64,7 @@ def pretrain(
     `initial`: a model whose weights the run starts from, instead of random weights. `about` is added to the metadata of
     the exported model. `say` receives status lines.
     """
-    with distributed.joined(choose_device(config.train.device)) as device, lock_run_folder(out):
+    with distributed.join_processes(choose_device(config.train.device)) as device, lock_run_folder(out):
         if distributed.rank() != 0:
             say = _ignore_line
         _check_rows(config)
@@ -75,7 +75,14 @@ def pretrain(
         rows = input_rows(data, model_config).to(device)
         say(_describe_run(config, model_config, data, device))
         result = train(
-            model, rows, data, config, out, identity=identity(config, data), strict_resume=strict_resume, say=say
+            model,
+            rows,
+            data,
+            config,
+            out,
+            identity=identity(config, data),
+            strict_resume=strict_resume,
+            print_status=say,
         )
         if result.reason == "signal" or distributed.rank() != 0:
             return JobResult(result, None, None)
@@ -173,7 +180,7 @@ def _prepare_or_open(config: RunConfig, out: Path, num_workers: int | None, say:
             for warning in preflight_warnings(data_config, num_workers):
                 say(f"warning: {warning}")
         prepare(data_config, out / "data", num_workers=num_workers)
-    distributed.wait_for_all()
+    distributed.barrier()
     data = open_prepared(out / "data")
     if data.train.num_positions < config.train.rows:
         raise DataError(

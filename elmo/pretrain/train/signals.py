@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM while training: remembered, so that the step in hand is finished and saved first."""
+"""SIGINT (Ctrl-C) and SIGTERM during training: the run finishes its current step and saves before it stops."""
 
 from __future__ import annotations
 
@@ -9,28 +9,28 @@ from typing import Any
 
 
 class StopSignals:
-    """Catches the first SIGINT or SIGTERM; a second one acts at once, as without us."""
+    """Catches the first SIGINT or SIGTERM; a second one has its usual effect at once."""
 
     def __init__(self) -> None:
         self.received: int | None = None
-        self._before: dict[int, Any] = {}
+        self._previous_handlers: dict[int, Any] = {}
 
     def __enter__(self) -> StopSignals:
-        if threading.current_thread() is threading.main_thread():  # elsewhere Python allows no handlers
+        if threading.current_thread() is threading.main_thread():  # Python allows no handlers in other threads
             for number in (signal.SIGINT, signal.SIGTERM):
-                self._before[number] = signal.signal(number, self._remember)
+                self._previous_handlers[number] = signal.signal(number, self._receive)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._restore()
+        self._restore_handlers()
 
-    def _remember(self, number: int, frame: FrameType | None) -> None:
+    def _receive(self, number: int, frame: FrameType | None) -> None:
         self.received = number
-        self._restore()
+        self._restore_handlers()
 
-    def _restore(self) -> None:
-        for number, handler in self._before.items():
+    def _restore_handlers(self) -> None:
+        for number, handler in self._previous_handlers.items():
             signal.signal(number, handler)
-        self._before = {}
+        self._previous_handlers = {}
