@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 import torch
 from golden import golden_batches, golden_model
-from peers.peer_models import random_model
 
 from elmo.model.bilm import BiLM
 from elmo.model.config import WordConfig
@@ -159,9 +158,3 @@ def test_weighted_layers(norm: str, top_only: bool) -> None:
         if top_only:
             expected = layers[-1].numpy()
         np.testing.assert_allclose(found, gamma * expected, atol=2e-6)
-
-
-def test_generated_models_have_both_projections() -> None:
-    """Not upstream: a check of our generator, on which the tests of equal sizes rely"""
-    _, weights = random_model(dim=4, filters=[[1, 4]])
-    assert weights["CNN_proj/W_proj"].shape == weights["RNN_0/RNN/MultiRNNCell/Cell0/LSTMCell/W_P_0"].shape == (4, 4)

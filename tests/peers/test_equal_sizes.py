@@ -212,3 +212,8 @@ def test_options_of_a_transformer_are_refused_by_name(tmp_path: Path) -> None:
     oracle.write(tmp_path, {**options, "transformer": {"n_layers": 6}}, weights)
     with pytest.raises(WeightsError, match="transformer language model"):
         read_model(tmp_path / "options.json")
+
+
+def test_generated_models_have_both_projections() -> None:
+    _, weights = random_model(dim=4, filters=[[1, 4]])
+    assert weights["CNN_proj/W_proj"].shape == weights["RNN_0/RNN/MultiRNNCell/Cell0/LSTMCell/W_P_0"].shape == (4, 4)
