@@ -27,6 +27,7 @@ from elmo.model.bilm import BiLM
 from elmo.model.config import BiLMConfig, CharConfig, LSTMConfig, num_parameters
 from elmo.weights.convert import convert_model
 from elmo.weights.formats import read_model
+from elmo.weights.store import save_store
 
 CASES = pytest.mark.parametrize("choices", COINCIDENCES.values(), ids=COINCIDENCES)
 
@@ -217,3 +218,20 @@ def test_options_of_a_transformer_are_refused_by_name(tmp_path: Path) -> None:
 def test_generated_models_have_both_projections() -> None:
     _, weights = random_model(dim=4, filters=[[1, 4]])
     assert weights["CNN_proj/W_proj"].shape == weights["RNN_0/RNN/MultiRNNCell/Cell0/LSTMCell/W_P_0"].shape == (4, 4)
+
+
+@pytest.mark.parametrize("target", ["elmo", "hdf5"])
+def test_conversion_of_our_folder_with_an_extra_or_a_missing_tensor_is_refused(tmp_path: Path, target: str) -> None:
+    """An extra tensor was left out of weights.hdf5 silently, a missing one was a KeyError."""
+    options, weights = random_model()
+    oracle.write(tmp_path, options, weights)
+    parts = read_model(tmp_path / "options.json")
+    name, kernel = "stacks.0.layers.0.kernel", parts.tensors["stacks.0.layers.0.kernel"]
+    extra = {**parts.tensors, "stacks.0.layers.9.kernel": kernel.clone()}
+    missing = {other: tensor for other, tensor in parts.tensors.items() if other != name}
+    for number, (tensors, message) in enumerate(((extra, "unexpected tensors"), (missing, "missing"))):
+        source = tmp_path / f"source{number}"
+        save_store(source, dataclasses.replace(parts, tensors=tensors))
+        with pytest.raises(WeightsError, match=message):
+            convert_model(source, tmp_path / "out", target=target)
+        assert not (tmp_path / "out").exists()
