@@ -54,7 +54,7 @@ def random_bilm(seed: int, **choices: Any) -> tuple[dict[str, Any], dict[str, np
     """A random model of the oracle, as options, arrays and network."""
     options, weights = oracle.random_model(np.random.default_rng(seed), **choices)
     config = config_from_options(
-        options, "random", num_words=len(weights["embedding"]) if "embedding" in weights else None
+        options, "random", num_words=len(weights["embedding"]) if "embedding" in weights else None, names=weights
     )
     arrays = {name: np.asarray(array, dtype=np.float32) for name, array in weights.items()}
     return options, weights, build(ModelParts(config=config, tensors=from_arrays(config, arrays, "random")))

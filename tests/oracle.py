@@ -26,6 +26,7 @@ Options = dict[str, Any]
 Weights = dict[str, np.ndarray]
 RowState = list[list[tuple[np.ndarray, np.ndarray]]]  # [direction][layer] = (h (P,), c (H,)); direction 0 is forward
 
+PARTS, TF_PARTS = ("W_0", "B", "W_P_0"), ("kernel", "bias", "projection/kernel")  # arrays of one LSTM cell
 BEGIN_SENTENCE, END_SENTENCE, BEGIN_WORD, END_WORD, PADDING = 256, 257, 258, 259, 260  # before the +1 shift
 
 
@@ -112,8 +113,6 @@ def token_vectors(options: Options, weights: Weights, ids: np.ndarray) -> np.nda
 
     cnn = options["char_cnn"]
     table = weights["char_embed"].astype(np.float64)  # (261, E)
-    if table.shape[0] != 261:
-        raise ValueError(f"char_embed has {table.shape[0]} rows, the published layout has 261")
     chars = np.vstack([np.zeros((1, table.shape[1])), table])[ids]  # (T, C, E)
 
     pooled = []
@@ -137,7 +136,7 @@ def token_vectors(options: Options, weights: Weights, ids: np.ndarray) -> np.nda
         gate = sigmoid(x @ w["W_carry"] + w["b_carry"])  # "carry" in the file is the weight of the new value
         x = gate * relu(x @ w["W_transform"] + w["b_transform"]) + (1.0 - gate) * x
 
-    if x.shape[1] != options["lstm"]["projection_dim"]:
+    if "CNN_proj/W_proj" in weights:  # AllenNLP stores a projection even if the sizes are equal, bilm-tf does not
         x = x @ weights["CNN_proj/W_proj"].astype(np.float64) + weights["CNN_proj/b_proj"].astype(np.float64)  # (T, P)
     return x
 
@@ -153,17 +152,19 @@ def num_layers(options: Options) -> int:
     return options["lstm"].get("n_layers", 1)
 
 
-def cell_prefix(options: Options, weights: Weights, direction: int, layer: int) -> str:
-    """The prefix of the names of one LSTM cell. A dump with one layer or one direction has one level less for each."""
-    names = [f"RNN_{direction}/RNN/MultiRNNCell/Cell{layer}/LSTMCell"]
-    if num_layers(options) == 1:
-        names.append(f"RNN_{direction}/RNN/LSTMCell")
+def cell_arrays(options: Options, weights: Weights, direction: int, layer: int) -> list[np.ndarray | None]:
+    """Kernel, bias and projection (None: there is none) of one LSTM cell.
+
+    A dump with one layer or one direction has one level less for each, and one direction has TensorFlow's names.
+    """
+    cells = [f"MultiRNNCell/Cell{layer}/LSTMCell"] + (["LSTMCell"] if num_layers(options) == 1 else [])
+    names = [(f"RNN_{direction}/RNN/{cell}", PARTS) for cell in cells]
     if num_directions(options) == 1:
-        names += [name.removeprefix("RNN_0/") for name in names]
-    for name in names:
-        if f"{name}/W_0" in weights:
-            return name
-    raise KeyError(f"no W_0 under any of {names}")
+        names += [(f"RNN/{cell}", PARTS) for cell in cells] + [(f"rnn/{cell}", TF_PARTS) for cell in cells]
+    for prefix, parts in names:
+        if f"{prefix}/{parts[0]}" in weights:
+            return [weights.get(f"{prefix}/{part}") for part in parts]
+    raise KeyError(f"no LSTM kernel under any of {names}")
 
 
 def lstm_layer(
@@ -171,10 +172,11 @@ def lstm_layer(
 ) -> tuple[np.ndarray, tuple[np.ndarray, np.ndarray]]:
     """Outputs (T, P), with the residual, and last (h, c) of one layer over x (T, P) in the given order."""
     lstm = options["lstm"]
-    prefix = cell_prefix(options, weights, direction, layer)
-    kernel = weights[f"{prefix}/W_0"].astype(np.float64)  # (P + P, 4H): input rows first; columns i, j, f, o
-    bias = weights[f"{prefix}/B"].astype(np.float64)  # (4H,)
-    projected = lstm["dim"] != lstm["projection_dim"]
+    kernel, bias, projection = (
+        None if array is None else array.astype(np.float64) for array in cell_arrays(options, weights, direction, layer)
+    )  # (P + P, 4H): input rows first, columns i, j, f, o; (4H,); (H, P)
+    assert kernel is not None
+    assert bias is not None
     h, c = state
     outputs = []
     for x_t in x:
@@ -182,8 +184,8 @@ def lstm_layer(
         c = sigmoid(f + 1.0) * c + sigmoid(i) * np.tanh(j)  # (H,) the +1.0 is not in the file
         c = clip(c, lstm.get("cell_clip"))
         h = sigmoid(o) * np.tanh(c)
-        if projected:
-            h = h @ weights[f"{prefix}/W_P_0"].astype(np.float64)  # (P,)
+        if projection is not None:  # AllenNLP stores one even if the sizes are equal, bilm-tf does not
+            h = h @ projection  # (P,)
             h = clip(h, lstm.get("proj_clip"))  # without a projection, h is not clipped
         residual = layer > 0 and lstm.get("use_skip_connections", False)
         outputs.append(h + x_t if residual else h)  # the recurrent h does not include the residual
@@ -343,8 +345,9 @@ def random_model(rng: np.random.Generator, **choices: Any) -> tuple[Options, Wei
     filters are chosen), projection_dim, lstm_projection (False: H == P), dim, n_layers, skip, cell_clip, proj_clip.
     Not drawn: bidirectional (True), vocab_size (11: rows of "embedding" for word input and of the softmax), softmax
     (False; True adds "softmax/W" (V, P) and "softmax/b" (V,)), dumped_names (False; True: the names of a training dump,
-    without MultiRNNCell for one layer and without RNN_k for one direction), tied (False; True: the softmax of a
-    word-input model reuses "embedding", so there is no "softmax/W").
+    without MultiRNNCell for one layer; for one direction without RNN_k and with TensorFlow's names of the arrays), tied
+    (False; True: the softmax of a word-input model reuses "embedding", so there is no "softmax/W"), always_projects
+    (False; True: both projections exist even if the sizes are equal, as in AllenNLP).
     """
     unknown = set(choices) - CHOICES
     if unknown:
@@ -388,12 +391,22 @@ def random_model(rng: np.random.Generator, **choices: Any) -> tuple[Options, Wei
         options["n_tokens_vocab"] = vocab_size
         options["share_embedding_softmax"] = choices.get("tied", False)
 
-    shapes = weight_shapes(options, vocab_size, choices.get("softmax", False), choices.get("dumped_names", False))
+    shapes = weight_shapes(
+        options,
+        vocab_size,
+        choices.get("softmax", False),
+        choices.get("dumped_names", False),
+        choices.get("always_projects", False),
+    )
     return options, {name: random_array(rng, name, shape) for name, shape in shapes.items()}
 
 
 def weight_shapes(
-    options: Options, vocab_size: int = 0, softmax: bool = False, dumped_names: bool = False
+    options: Options,
+    vocab_size: int = 0,
+    softmax: bool = False,
+    dumped_names: bool = False,
+    always_projects: bool = False,
 ) -> dict[str, tuple[int, ...]]:
     """name -> shape of every dataset in the published layout for these options."""
     lstm = options["lstm"]
@@ -410,7 +423,7 @@ def weight_shapes(
             for gate in ("carry", "transform"):
                 shapes[f"CNN_high_{k}/W_{gate}"] = (n_filters, n_filters)
                 shapes[f"CNN_high_{k}/b_{gate}"] = (n_filters,)
-        if n_filters != projection_dim:
+        if n_filters != projection_dim or always_projects:
             shapes["CNN_proj/W_proj"] = (n_filters, projection_dim)
             shapes["CNN_proj/b_proj"] = (projection_dim,)
     else:
@@ -418,13 +431,15 @@ def weight_shapes(
     bidirectional = options.get("bidirectional", True)
     for direction in range(2 if bidirectional else 1):
         for layer in range(n_layers):
-            start = "RNN" if dumped_names and not bidirectional else f"RNN_{direction}/RNN"
+            # bilm-tf's dump renames what follows a slash, and "rnn" is first in the names of one direction
+            start = "rnn" if dumped_names and not bidirectional else f"RNN_{direction}/RNN"
             middle = "" if dumped_names and n_layers == 1 else f"/MultiRNNCell/Cell{layer}"
             cell = f"{start}{middle}/LSTMCell"
-            shapes[f"{cell}/W_0"] = (2 * projection_dim, 4 * dim)
-            shapes[f"{cell}/B"] = (4 * dim,)
-            if dim != projection_dim:
-                shapes[f"{cell}/W_P_0"] = (dim, projection_dim)
+            kernel, bias, projection = TF_PARTS if start == "rnn" else PARTS
+            shapes[f"{cell}/{kernel}"] = (2 * projection_dim, 4 * dim)
+            shapes[f"{cell}/{bias}"] = (4 * dim,)
+            if dim != projection_dim or always_projects:
+                shapes[f"{cell}/{projection}"] = (dim, projection_dim)
     if softmax:
         if not options.get("share_embedding_softmax", False):
             shapes["softmax/W"] = (vocab_size, projection_dim)
@@ -443,7 +458,7 @@ def random_array(rng: np.random.Generator, name: str, shape: tuple[int, ...]) ->
         values = values / np.sqrt(shape[1] * shape[2])
     elif name.startswith(("CNN_high", "CNN_proj")):
         values = values / np.sqrt(shape[0])
-    elif name.endswith(("/W_0", "/W_P_0")):
+    elif name.endswith(("/W_0", "/W_P_0", "/kernel")):
         values = 1.2 * values / np.sqrt(shape[0])
     return values.astype(np.float32)
 
@@ -451,5 +466,5 @@ def random_array(rng: np.random.Generator, name: str, shape: tuple[int, ...]) ->
 CHOICES = {
     "char_input", "max_chars", "char_dim", "filters", "activation", "n_highway", "cnn_projection", "lstm_projection",
     "projection_dim", "dim", "n_layers", "skip", "cell_clip", "proj_clip", "bidirectional", "vocab_size", "softmax",
-    "dumped_names", "tied",
+    "dumped_names", "tied", "always_projects",
 }  # fmt: skip

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -132,8 +131,8 @@ def _language_model(embedder: Embedder, uses: list[Use], k: int = 8) -> dict[str
         substitutes.append({"sentence": mark_word(use.tokens, use.position, 99), "words": [s.word for s in words]})
     scored = []
     for scores in lm.scores([ORDERED.split(), SCRAMBLED.split()]):
-        loss = -(scores.forward.sum() + scores.backward.sum()) / (2 * len(scores.forward))
-        scored.append({"sentence": " ".join(scores.tokens), "log_prob": scores.log_prob, "perplexity": math.exp(loss)})
+        sentence = " ".join(scores.tokens)
+        scored.append({"sentence": sentence, "log_prob": scores.log_prob, "perplexity": scores.perplexity})
     return {"substitutes": substitutes, "scores": scored}
 
 

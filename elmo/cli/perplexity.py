@@ -59,7 +59,8 @@ def run(
             if kind in row:
                 perplexity = row[kind]
                 prefix = f"{source[:24]:24} {row['words']:>10,} {row['unknown']:>8.2%}" if kind == "reset" else " " * 44
-                numbers = " ".join(f"{perplexity[name]:9.2f}" for name in ("forward", "backward", "mean"))
+                means = [perplexity[name] for name in ("forward", "backward", "mean")]
+                numbers = " ".join("        -" if mean is None else f"{mean:9.2f}" for mean in means)
                 print(f"{prefix}  {kind:8} {numbers}")
     print(report["definition"], file=sys.stderr)
 
@@ -69,5 +70,6 @@ def _write_scores(lm: Any, sentences: Any, path: Path) -> None:
 
     with atomic_file(path) as partial, open(partial, "w", encoding="utf-8", newline="\n") as file:
         for scored in lm.stream(sentences):
-            row = {"tokens": scored.tokens, "forward": scored.forward.tolist(), "backward": scored.backward.tolist()}
+            backward = None if scored.backward is None else scored.backward.tolist()
+            row = {"tokens": scored.tokens, "forward": scored.forward.tolist(), "backward": backward}
             file.write(json.dumps(row, ensure_ascii=False) + "\n")

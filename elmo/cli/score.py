@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from pathlib import Path
 from typing import Annotated
 
@@ -44,22 +43,21 @@ def run(
     lines = read_lines(file or "-") if file or text == "-" else iter([text])
     sentences = ([token.text for token in lm.embedder.tokenize(line)] for line in lines)
     for scores in lm.stream(sentences):
-        count = max(2 * len(scores.forward), 1)
-        perplexity = math.exp(-(scores.forward.sum() + scores.backward.sum()) / count)
         candidates = lm.substitutes(scores.tokens, k=substitutes) if substitutes else []  # one list per token
         if as_json:
             value = {
                 "tokens": scores.tokens,
                 "log_prob": scores.log_prob,
-                "perplexity": perplexity,
+                "perplexity": scores.perplexity,
                 "forward": scores.forward.tolist(),
-                "backward": scores.backward.tolist(),
+                "backward": None if scores.backward is None else scores.backward.tolist(),
                 "substitutes": [[[s.word, s.log_prob] for s in at_token] for at_token in candidates],
             }
             print(json.dumps(value, ensure_ascii=False))
             continue
-        print(f"{scores.log_prob:10.2f}  perplexity {perplexity:,.1f}  {' '.join(scores.tokens)}")
+        print(f"{scores.log_prob:10.2f}  perplexity {scores.perplexity:,.1f}  {' '.join(scores.tokens)}")
         if tokens or substitutes:
             for i, token in enumerate(scores.tokens):
                 words = ", ".join(s.word for s in candidates[i]) if candidates else ""
-                print(f"{scores.forward[i]:12.2f} {scores.backward[i + 1]:9.2f}  {token:20} {words}")
+                backward = "" if scores.backward is None else f"{scores.backward[i + 1]:.2f}"
+                print(f"{scores.forward[i]:12.2f} {backward:>9}  {token:20} {words}")

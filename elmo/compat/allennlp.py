@@ -9,7 +9,8 @@ gets other vectors the second time. `elmo._elmo_lstm._elmo_lstm.stateful = False
 
 Intended differences: masks are bool as in 2.x; a flat list of words instead of a list of sentences is an error, not a
 batch of letters; models without skip connections can be read; sentence boundaries can be returned for inputs of any
-depth; word ids outside the cached vocabulary are detected by a check, not by an exception; nothing is downloaded.
+depth; word ids outside the cached vocabulary are detected by a check, not by an exception; lone surrogates become
+U+FFFD and are not dropped; nothing is downloaded.
 """
 
 from __future__ import annotations
@@ -23,10 +24,20 @@ from torch import Tensor, nn
 
 from elmo.compat.allennlp_bilm import _ElmoBiLm, batch_to_ids
 from elmo.compat.allennlp_embedder import ElmoEmbedder
+from elmo.compat.allennlp_indexer import ELMoCharacterMapper, ELMoTokenCharactersIndexer
 from elmo.compat.allennlp_mix import ScalarMix
 from elmo.errors import ConfigError
 
-__all__ = ["Elmo", "ElmoEmbedder", "ElmoTokenEmbedder", "ScalarMix", "_ElmoBiLm", "batch_to_ids"]
+__all__ = [
+    "ELMoCharacterMapper",
+    "ELMoTokenCharactersIndexer",
+    "Elmo",
+    "ElmoEmbedder",
+    "ElmoTokenEmbedder",
+    "ScalarMix",
+    "_ElmoBiLm",
+    "batch_to_ids",
+]
 
 log = logging.getLogger(__name__)
 
@@ -141,9 +152,27 @@ class ElmoTokenEmbedder(nn.Module):
         self.output_dim = projection_dim or self._elmo.get_output_dim()
 
     @classmethod
-    def from_params(cls, params: Mapping[str, Any]) -> ElmoTokenEmbedder:
-        """An ElmoTokenEmbedder from a dict of arguments, as in a configuration file."""
-        return cls(**{key: value for key, value in params.items() if key != "type"})
+    def from_params(
+        cls, *positional: Any, params: Mapping[str, Any] | None = None, vocab: Any = None
+    ) -> ElmoTokenEmbedder:
+        """An ElmoTokenEmbedder from a dict of arguments, as in a configuration file.
+
+        Called with (vocab, params) as in AllenNLP 0.9, with (params) as in 2.x, or with names. "namespace_to_cache"
+        in the dict names the words of `vocab` whose token layer is precomputed.
+        """
+        if len(positional) == 2:
+            vocab, params = positional
+        elif positional:
+            (params,) = positional
+        if params is None:
+            raise TypeError("from_params got no params.")
+        arguments = {key: value for key, value in params.items() if key not in ("type", "namespace_to_cache")}
+        namespace = params.get("namespace_to_cache")
+        if namespace is not None:
+            if vocab is None:
+                raise ConfigError(f"namespace_to_cache is {namespace!r}, but no vocabulary was passed.", "Pass vocab.")
+            arguments["vocab_to_cache"] = list(vocab.get_token_to_index_vocabulary(namespace))
+        return cls(**arguments)
 
     def get_output_dim(self) -> int:
         """Width of a vector, after the projection if there is one."""

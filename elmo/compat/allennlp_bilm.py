@@ -219,7 +219,9 @@ def _convert_allennlp_names(module: nn.Module, state: dict[str, Any], prefix: st
     allennlp_state = {key: tensor for key, tensor in state.items() if key.startswith(prefixes)}
     if not allennlp_state:
         return
-    arrays = {key: tensor.detach().float().cpu().numpy() for key, tensor in allennlp_state.items()}
+    arrays = torch_layout.TrackedArrays(
+        {key: tensor.detach().float().cpu().numpy() for key, tensor in allennlp_state.items()}
+    )
     config, source = module.bilm.config, "the state dict"
     published = torch_layout.allennlp_bilm(arrays, prefix, source)
     forget = slice(2 * config.lstm.cell_dim, 3 * config.lstm.cell_dim)
@@ -227,5 +229,6 @@ def _convert_allennlp_names(module: nn.Module, state: dict[str, Any], prefix: st
         if name.startswith("stacks.") and name.endswith(".bias"):
             tensor[forget] -= config.lstm.forget_bias  # AllenNLP's biases include it; our network adds it at run time
         state[f"{prefix}bilm.{name}"] = tensor
-    for key in allennlp_state:
-        del state[key]
+    # what was not read stays, and torch reports it as unexpected
+    for key in set(allennlp_state) - arrays.unread() | {prefix + name for name in torch_layout.NOT_WEIGHTS[:2]}:
+        state.pop(key, None)

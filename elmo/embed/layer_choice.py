@@ -22,7 +22,7 @@ LayerSpec = str | int | Sequence[float] | ScalarMix
 
 @dataclass(frozen=True)
 class LayerChoice:
-    """Each row of `matrix` (K, L+1) holds the layer weights of one vector; `stacked`: results keep the axis K."""
+    """Each row of `matrix` (K, L+1), float64, holds the layer weights of one vector; `stacked`: results keep axis K."""
 
     matrix: Tensor
     stacked: bool
@@ -37,7 +37,7 @@ class LayerChoice:
         one_hot = torch.zeros_like(self.matrix).scatter_(1, picks[:, None], 1.0)
         if torch.equal(one_hot, self.matrix):
             return layers if len(picks) == len(layers) and bool((picks.diff() == 1).all()) else layers[picks]
-        return torch.einsum("kl,lbtd->kbtd", self.matrix.to(layers), layers)
+        return torch.einsum("kl,lbtd->kbtd", self.matrix.to(layers.dtype).to(layers.device), layers)
 
 
 def choose_layers(layers: LayerSpec, num_layers: int) -> LayerChoice:
@@ -47,7 +47,7 @@ def choose_layers(layers: LayerSpec, num_layers: int) -> LayerChoice:
     if isinstance(layers, int) and not isinstance(layers, bool):
         if not -num_layers <= layers < num_layers:
             raise ConfigError(f"layers is {layers}; the model has layers 0 to {num_layers - 1}.")
-        return LayerChoice(torch.eye(num_layers)[[layers]], stacked=False)
+        return LayerChoice(torch.eye(num_layers, dtype=torch.float64)[[layers]], stacked=False)
     if isinstance(layers, str):
         return _named(num_layers).get(layers) or choose_layers(_parse(layers, num_layers), num_layers)
     if isinstance(layers, bool) or not isinstance(layers, Iterable):
@@ -57,12 +57,12 @@ def choose_layers(layers: LayerSpec, num_layers: int) -> LayerChoice:
         raise ConfigError(f"layer weights are {weights}; expected finite numbers.")
     if len(weights) != num_layers:
         raise ConfigError(f"layers holds {len(weights)} weights; the model has {num_layers} layers.")
-    return LayerChoice(torch.tensor([weights]), stacked=False)
+    return LayerChoice(torch.tensor([weights], dtype=torch.float64), stacked=False)
 
 
 @functools.cache  # for the latency of one sentence
 def _named(num_layers: int) -> dict[str, LayerChoice]:
-    eye = torch.eye(num_layers)
+    eye = torch.eye(num_layers, dtype=torch.float64)
     return {
         "all": LayerChoice(eye, True),
         "top": LayerChoice(eye[-1:], False),
@@ -88,4 +88,4 @@ def _mix_row(mix: ScalarMix, num_layers: int) -> Tensor:
             f"A mix with layer_norm={mix.layer_norm!r} is not a weighting of the layers.",
             "Use layers='all' with output='torch' and call the mix on the result.",
         )
-    return (mix.gamma * mix.layer_weights()).detach().float().cpu()
+    return (mix.gamma * mix.layer_weights()).detach().double().cpu()

@@ -2,7 +2,8 @@
 
 The model must have its softmax. The forward model reads `<S>` and the preceding words; the backward model reads `</S>`
 and the following words. A sentence of n words has n + 1 predictions per direction: forward the words and `</S>`,
-backward the words and `<S>`. Words outside the vocabulary count as `<UNK>`.
+backward the words and `<S>`. Words outside the vocabulary count as `<UNK>`. A model with the forward direction only
+has forward predictions only.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from elmo.embed.layer_choice import choose_layers
 from elmo.errors import ConfigError, WeightsError
 from elmo.model.head import Head
 from elmo.text.batch import windows_of
+from elmo.text.chars import replace_surrogates
 from elmo.text.inputs import normalize_input
 from elmo.text.vocab import Vocabulary
 
@@ -30,6 +32,7 @@ DEFINITION = (
     "words and </S>, backward the words and <S>; words outside the vocabulary count as <UNK>; the mean is geometric, "
     "exp of the mean of both directions' losses; state {state}"
 )
+_FORWARD_ONLY = "; the model has the forward direction only, whose perplexity is the mean"
 _STATES_PER_CALL = 1024  # hidden states that are scored against one block of the vocabulary
 
 
@@ -39,12 +42,19 @@ class Scores:
 
     tokens: list[str]
     forward: np.ndarray  # (n + 1,)
-    backward: np.ndarray  # (n + 1,)
+    backward: np.ndarray | None  # (n + 1,); None: the model has the forward direction only
 
     @property
     def log_prob(self) -> float:
-        """The mean of the sums of both directions."""
+        """The sum over the sentence, the mean of both directions if there are two."""
+        if self.backward is None:
+            return float(self.forward.sum())
         return float((self.forward.sum() + self.backward.sum()) / 2)
+
+    @property
+    def perplexity(self) -> float:
+        """exp of the mean negative log-probability of a prediction; 1 for an empty sentence."""
+        return math.exp(-self.log_prob / max(len(self.forward), 1))
 
 
 @dataclass(frozen=True)
@@ -52,7 +62,7 @@ class Perplexity:
     """The perplexity of a text, with the definition of the measure."""
 
     forward: float
-    backward: float
+    backward: float | None  # None: the model has the forward direction only
     mean: float
     num_words: int
     num_predictions: int  # per direction
@@ -65,8 +75,8 @@ class Substitute:
     """A word that may replace another one, with its log-probability in context and the score that ranks it."""
 
     word: str
-    log_prob: float  # summed over both directions
-    score: float  # log_prob - log p(word): with this, a word's own frequency counts once, not twice
+    log_prob: float  # summed over both directions, if there are two
+    score: float  # log_prob - log p(word): a word's own frequency counts once, not twice; one direction: log_prob
 
 
 class LanguageModel:
@@ -85,8 +95,6 @@ class LanguageModel:
                 f"The softmax has {embedder.model.head.vocab_size:,} words and the vocabulary has {num_words:,}.",
                 "Put the vocabulary of the model's training into its folder as vocab.txt.",
             )
-        if not embedder.model.config.bidirectional:
-            raise ConfigError("Scores need a model with both directions; this model has the forward direction only.")
         self.embedder = embedder
         self.head: Head = embedder.model.head
         self.vocab: Vocabulary = embedder.vocab
@@ -121,28 +129,29 @@ class LanguageModel:
             filled = [i for i, sentence in enumerate(window) if len(sentence)]
             for group, forward, backward in self._states([window[i] for i in filled]):
                 scores |= self._score([(filled[i], window[filled[i]]) for i in group], forward, backward)
-            empty = Scores([], np.zeros(0), np.zeros(0))
+            empty = Scores([], np.zeros(0), np.zeros(0) if self._bidirectional else None)
             yield from (scores.get(i, empty) for i in range(len(window)))
 
     def perplexity(self, sentences: Any) -> Perplexity:
         """The perplexity of all sentences together."""
         forward = backward = 0.0
         predictions = words = unknown = 0
+        both = self._bidirectional
         for scores in self.stream(normalize_input(sentences, self.embedder.tokenize).sentences):
             forward -= float(scores.forward.sum())
-            backward -= float(scores.backward.sum())
+            backward -= 0.0 if scores.backward is None else float(scores.backward.sum())
             predictions += len(scores.forward)
             words += len(scores.tokens)
             unknown += sum(token not in self.vocab for token in scores.tokens)
         count = max(predictions, 1)
         return Perplexity(
             forward=math.exp(forward / count),
-            backward=math.exp(backward / count),
-            mean=math.exp((forward + backward) / (2 * count)),
+            backward=math.exp(backward / count) if both else None,
+            mean=math.exp((forward + backward) / ((2 if both else 1) * count)),
             num_words=words,
             num_predictions=predictions,
             num_unknown=unknown,
-            definition=DEFINITION.format(state=self.embedder.state),
+            definition=DEFINITION.format(state=self.embedder.state) + ("" if both else _FORWARD_ONLY),
         )
 
     def substitutes(self, text: Any, position: int | None = None, *, k: int = 10) -> list[list[Substitute]]:
@@ -150,8 +159,9 @@ class LanguageModel:
 
         The two directions are independent estimates of p(word | context), and each includes the word's frequency:
         words are ranked by log p(word | left) + log p(word | right) - log p(word), the posterior of a word given both
-        contexts. Without the last term, function words come first almost everywhere. The symbols <S>, </S> and <UNK>
-        are not words and are excluded.
+        contexts. Without the last term, function words come first almost everywhere. A model with the forward direction
+        only ranks by log p(word | left), which includes the frequency once. The symbols <S>, </S> and <UNK> are not
+        words and are excluded.
         """
         if not isinstance(k, int) or k < 1:
             raise ConfigError(f"k is {k!r}; expected a whole number of at least 1.")
@@ -161,16 +171,17 @@ class LanguageModel:
             raise ConfigError(f"position is {position}; the sentence has words 0 to {len(tokens) - 1}.")
         if not tokens:
             return []
-        log_priors = self.unigram_log_probs
+        # of two directions, each counts the word's frequency; of one, it is counted once already
+        log_priors = self.unigram_log_probs if self._bidirectional else np.zeros(len(self.vocab))
         with torch.inference_mode():
             ((_, forward, backward),) = self._states([tokens])
             positions = torch.arange(len(tokens)) if position is None else torch.tensor([position])  # (N,)
             offset = torch.from_numpy(-log_priors).to(forward)  # (V,)
             # the forward state before a word predicts it, and so does the backward state after it
-            parts = [
-                self.head.best([forward[0, part], backward[0, part + 2]], k + 3, offset=offset)  # each (n, k + 3)
-                for part in positions.to(forward.device).split(_STATES_PER_CALL)
-            ]
+            parts = []
+            for part in positions.to(forward.device).split(_STATES_PER_CALL):
+                after = [] if backward is None else [backward[0, part + 2]]
+                parts.append(self.head.best([forward[0, part], *after], k + 3, offset=offset))  # each (n, k + 3)
         symbols = {self.vocab.bos, self.vocab.eos, self.vocab.unk}
         substitutes = []
         for values, ids in parts:
@@ -179,23 +190,32 @@ class LanguageModel:
                 substitutes.append([Substitute(self.vocab.words[i], v, v - float(log_priors[i])) for i, v in pairs])
         return substitutes
 
-    def _states(self, sentences: Sequence[Sequence[str]]) -> Iterator[tuple[np.ndarray, Tensor, Tensor]]:
+    @property
+    def _bidirectional(self) -> bool:
+        return self.embedder.model.config.bidirectional
+
+    def _states(self, sentences: Sequence[Sequence[str]]) -> Iterator[tuple[np.ndarray, Tensor, Tensor | None]]:
         """Batch by batch: the numbers of its sentences and their top-layer states, forward and backward (B, T, P)."""
         P = self.embedder.model.config.lstm.proj_dim
         rows = 1 if self.embedder.state == "carry" else 256  # "carry": one row continues in every sentence
         for group, layers in self.embedder.run(
             sentences, choose_layers("top", self.embedder.num_layers), batch_size=rows
         ):
-            yield group, layers[0, :, :, :P], layers[0, :, :, P:]
+            yield group, layers[0, :, :, :P], layers[0, :, :, P:] if self._bidirectional else None
 
-    def _score(self, numbered: list[tuple[int, Sequence[str]]], forward: Tensor, backward: Tensor) -> dict[int, Scores]:
+    def _score(
+        self, numbered: list[tuple[int, Sequence[str]]], forward: Tensor, backward: Tensor | None
+    ) -> dict[int, Scores]:
         hidden, targets = [], []
         for row, (_, tokens) in enumerate(numbered):
             n = len(tokens)
-            ids = torch.from_numpy(self.vocab.ids(tokens))  # (n,)
+            ids = torch.from_numpy(self.vocab.ids([replace_surrogates(token) for token in tokens]))  # (n,)
             bos, eos = torch.tensor([self.vocab.bos]), torch.tensor([self.vocab.eos])
-            hidden += [forward[row, : n + 1], backward[row, 1 : n + 2]]
-            targets += [torch.cat([ids, eos]), torch.cat([bos, ids])]
+            hidden.append(forward[row, : n + 1])
+            targets.append(torch.cat([ids, eos]))
+            if backward is not None:
+                hidden.append(backward[row, 1 : n + 2])
+                targets.append(torch.cat([bos, ids]))
         states, target_ids = torch.cat(hidden), torch.cat(targets).to(forward.device)  # (N, P), (N,)
         with torch.inference_mode():
             parts = [
@@ -206,6 +226,8 @@ class LanguageModel:
         scores, start = {}, 0
         for number, tokens in numbered:
             n = len(tokens) + 1
-            scores[number] = Scores(list(tokens), values[start : start + n], values[start + n : start + 2 * n])
-            start += 2 * n
+            both = backward is not None
+            behind = values[start + n : start + 2 * n] if both else None
+            scores[number] = Scores(list(tokens), values[start : start + n], behind)
+            start += 2 * n if both else n
         return scores

@@ -80,7 +80,8 @@ def make_indexer(parts: ModelParts) -> Indexer:
     """The indexer that turns tokens into the rows of ids of this model."""
     chars = parts.config.chars
     if parts.lexicon is not None:
-        return LexiconIndexer(parts.lexicon.chars, parts.lexicon.words, chars.max_chars if chars else 0)
+        max_chars = chars.max_chars if chars else parts.lexicon.max_chars
+        return LexiconIndexer(parts.lexicon.chars, parts.lexicon.words, max_chars)
     if chars is not None:
         return ByteIndexer(chars.max_chars)
     if parts.vocab is None:

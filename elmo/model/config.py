@@ -64,7 +64,8 @@ class LSTMConfig:
 
     num_layers: int = 2
     cell_dim: int = 4096
-    proj_dim: int = 512  # if equal to cell_dim, there is no projection and no projection clip
+    proj_dim: int = 512
+    project: bool | None = None  # None: only if cell_dim and proj_dim differ; without a projection, proj_clip is unused
     cell_clip: float | None = 3.0  # limit of |c|; None = off
     proj_clip: float | None = 3.0  # limit of |h|; None = off
     skip: bool = True  # from the second layer on, a layer's input is added to its output
@@ -80,10 +81,16 @@ class LSTMConfig:
                 raise ConfigError(f"{name} is {clip!r}; expected a positive number or none.")
         if not abs(self.forget_bias) < float("inf"):
             raise ConfigError(f"forget_bias is {self.forget_bias!r}; expected a finite number.")
+        if self.project is False and self.cell_dim != self.proj_dim:
+            raise ConfigError(
+                f"The LSTM has {self.cell_dim} cells and outputs of {self.proj_dim} numbers.",
+                "Without a projection the two must be equal.",
+            )
 
     @property
     def projects(self) -> bool:
-        return self.cell_dim != self.proj_dim
+        """Whether a matrix maps the cell's output to the layer's output; equal sizes alone do not say it."""
+        return self.cell_dim != self.proj_dim if self.project is None else self.project
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,6 +146,7 @@ class BiLMConfig:
 
     @property
     def projects_tokens(self) -> bool:
+        """Whether a matrix maps the token features to the LSTM's input; equal sizes alone do not say it."""
         return self.token_dim != self.lstm.proj_dim if self.project_tokens is None else self.project_tokens
 
     @property

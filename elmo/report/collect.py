@@ -20,7 +20,7 @@ _OLD_TASK_FORMAT = "elmo-task-record"  # of task records before all kinds had on
 # Paths of the values that the report reads, by kind of record; for a probe, by its name. In a path, + stands for every
 # item of a non-empty list or dict, * for every item of any; a name that ends in ? may be missing or null; METRIC is the
 # record's metric.
-_DIRECTIONS = ("forward", "backward", "mean", "predictions")
+_DIRECTIONS = ("forward", "backward?", "mean", "predictions")
 _REQUIRED: dict[str, Sequence[str]] = {
     "task": (
         "task", "seed", "data.train.examples", "data.+.sha256", "vectors", "dev.METRIC", "test", "test?.METRIC",

@@ -73,7 +73,8 @@ def _training_table(name: str, perplexity: Mapping[str, Any], key: str) -> Table
 
 
 def _direction_cells(perplexity: Mapping[str, Any], key: str, *, strong: bool = False) -> list[Cell]:
-    cells = [Cell(text=f"{perplexity[side]:.1f}", source=key) for side in ("forward", "backward")]
+    sides = [perplexity.get(side) for side in ("forward", "backward")]  # backward is null for one direction
+    cells = [Cell(text="-" if value is None else f"{value:.1f}", source=key) for value in sides]
     mean = Cell(text=f"{perplexity['mean']:.1f}", source=key, strong=strong)
     return [*cells, mean, Cell(text=f"{perplexity['predictions']:,}")]
 

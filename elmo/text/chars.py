@@ -7,21 +7,23 @@ index the network's character table after its padding row. The published models 
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Sequence
 
 import numpy as np
 
 NUM_CHARS = 261  # 256 bytes, begin/end of sentence, begin/end of word, padding
 BEGIN_SENTENCE, END_SENTENCE, BEGIN_WORD, END_WORD, PAD = 256, 257, 258, 259, 260
+SURROGATE = re.compile("[\ud800-\udfff]")
 SPECIAL_TOKENS = {"<S>": BEGIN_SENTENCE, "</S>": END_SENTENCE}
 
 
 def encode_token(token: str, max_chars: int = 50) -> np.ndarray:
     """Character ids of one token, (C,): begin-word, its UTF-8 bytes, end-word, padding.
 
-    Longer tokens are cut to max_chars - 2 bytes, even inside a character. Lone surrogates are dropped.
+    Longer tokens are cut to max_chars - 2 bytes, even inside a character. Lone surrogates become U+FFFD.
     """
-    return _row(token.encode("utf-8", "ignore")[: max_chars - 2], max_chars)
+    return _row(replace_surrogates(token).encode()[: max_chars - 2], max_chars)
 
 
 def encode_tokens(tokens: Sequence[str], max_chars: int = 50) -> np.ndarray:
@@ -29,7 +31,7 @@ def encode_tokens(tokens: Sequence[str], max_chars: int = 50) -> np.ndarray:
     # built as one string whose code points are the ids minus one: for short sentences twice as fast as numpy per token
     data = tokens
     if not "".join(tokens).isascii():
-        data = [token.encode("utf-8", "ignore").decode("latin-1") for token in tokens]
+        data = [replace_surrogates(token).encode().decode("latin-1") for token in tokens]
     if max(map(len, data), default=0) > max_chars - 2:
         data = [token[: max_chars - 2] for token in data]
     separators = _separators(max_chars)
@@ -37,6 +39,11 @@ def encode_tokens(tokens: Sequence[str], max_chars: int = 50) -> np.ndarray:
     ids = np.frombuffer(text[: len(data) * max_chars].encode("utf-16-le"), dtype="<u2").reshape(-1, max_chars)
     shifted: np.ndarray = np.add(ids, 1, dtype=np.int32)  # (N, C)
     return shifted
+
+
+def replace_surrogates(text: str) -> str:
+    """The text with U+FFFD in place of lone surrogates, which are not characters and which UTF-8 cannot represent."""
+    return text if text.isascii() else SURROGATE.sub("\ufffd", text)
 
 
 def boundary_row(mark: int, max_chars: int = 50) -> np.ndarray:

@@ -11,7 +11,15 @@ from typing import Protocol
 
 import numpy as np
 
-from elmo.text.chars import BEGIN_SENTENCE, END_SENTENCE, SPECIAL_TOKENS, boundary_row, encode_token, encode_tokens
+from elmo.text.chars import (
+    BEGIN_SENTENCE,
+    END_SENTENCE,
+    SPECIAL_TOKENS,
+    boundary_row,
+    encode_token,
+    encode_tokens,
+    replace_surrogates,
+)
 from elmo.text.vocab import Vocabulary
 
 
@@ -61,24 +69,29 @@ class WordIndexer:
         self.end = np.array([vocab.eos + 1], dtype=np.int32)
 
     def row(self, token: str) -> np.ndarray:
-        return np.array([self._vocab.id(token) + 1], dtype=np.int32)
+        return np.array([self._vocab.id(replace_surrogates(token)) + 1], dtype=np.int32)
 
 
 class LexiconIndexer:
     """Characters of a lexicon, followed by a word id if there is a word lexicon: the ELMoForManyLangs family.
 
     These models were trained with the end-of-word mark before a word and the begin-of-word mark after it, and with
-    long words truncated before the lookup. This class does the same.
+    long words cut to max_chars - 2 characters before both lookups, also if they have no characters. This class does
+    the same; without max_chars, which only a model without characters may lack, words are not cut.
     """
 
-    def __init__(self, chars: Mapping[str, int] | None, words: Mapping[str, int] | None, max_chars: int = 50) -> None:
+    def __init__(
+        self, chars: Mapping[str, int] | None, words: Mapping[str, int] | None, max_chars: int | None = 50
+    ) -> None:
+        assert chars is None or max_chars is not None
         self._chars, self._words, self._max_chars = chars, words, max_chars
-        self.width = (max_chars if chars else 0) + (1 if words else 0)
+        self.width = (max_chars or 0 if chars else 0) + (1 if words else 0)
         self.begin = self._make_row("<bos>", ["<bos>"])
         self.end = self._make_row("<eos>", ["<eos>"])
 
     def row(self, token: str) -> np.ndarray:
-        word = token[: self._max_chars - 2] if self._chars is not None else token
+        token = replace_surrogates(token)
+        word = token if self._max_chars is None else token[: self._max_chars - 2]
         return self._make_row(word, list(word))
 
     def _make_row(self, word: str, symbols: Sequence[str]) -> np.ndarray:
@@ -86,7 +99,7 @@ class LexiconIndexer:
         if self._chars is not None:
             unknown, pad = self._chars["<oov>"], self._chars["<pad>"]
             columns = [self._chars["<eow>"], *(self._chars.get(s, unknown) for s in symbols), self._chars["<bow>"]]
-            columns += [pad] * (self._max_chars - len(columns))
+            columns += [pad] * (self.width - (self._words is not None) - len(columns))
         if self._words is not None:
             columns.append(self._words.get(word, self._words["<oov>"]))
         return np.array(columns, dtype=np.int32) + 1

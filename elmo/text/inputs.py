@@ -15,13 +15,13 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from elmo.errors import ConfigError, DataError
+from elmo.text.chars import SURROGATE
 from elmo.text.sentences import split_sentences
 from elmo.text.tokenize import Tokenizer
 from elmo.text.tokenizer_function import Doc, doc_tokens, is_doc
 
 log = logging.getLogger(__name__)
 
-_SURROGATE = re.compile("[\ud800-\udfff]")
 _EXPECTED = "a string (one sentence), or a list of strings and token lists (one sentence each)"
 
 OneText: TypeAlias = str | Doc
@@ -186,14 +186,14 @@ class _SurrogateReplacer:
         self.first = ""
 
     def replace(self, text: str, where: str) -> str:
-        if text.isascii() or not (match := _SURROGATE.search(text)):
+        if text.isascii() or not (match := SURROGATE.search(text)):
             return text
         if self.strict:
             raise DataError(
                 f"{where} holds the lone surrogate U+{ord(match[0]):04X} at character {match.start()}.",
                 'This is not valid text; decode the source as UTF-8, or allow a replacement with errors="replace".',
             )
-        replaced, count = _SURROGATE.subn("\ufffd", text)
+        replaced, count = SURROGATE.subn("\ufffd", text)
         self.count += count
         self.first = self.first or where
         return replaced

@@ -13,7 +13,7 @@ import logging
 import re
 import tarfile
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
@@ -22,17 +22,16 @@ from typing import IO, Any, cast
 import numpy as np
 
 from elmo.errors import WeightsError
-from elmo.files import parse_json
 from elmo.weights import torch_layout
+from elmo.weights.allennlp_options import MAX_JSON_BYTES, complete_options
 from elmo.weights.model_parts import ModelParts
-from elmo.weights.names import from_arrays
+from elmo.weights.names import from_arrays, refuse_extra
 from elmo.weights.options import config_from_options
 from elmo.weights.torch_pickle import read_state_dict
 
 log = logging.getLogger(__name__)
 
 _MAX_TOTAL_BYTES = 16 << 30
-_MAX_JSON_BYTES = 1 << 20
 _MAX_MEMBERS = 100_000
 _PARAMETER = re.compile(
     r"(.*\.)?(_token_embedder\.(_char_embedding_weights|(char_conv_\d+|_highways\._layers\.\d+|_projection)\.(weight|bias))"
@@ -68,7 +67,7 @@ def read_allennlp(path: str | Path) -> ModelParts:
         candidates = [path / name for name in ("model.tar.gz", *_WEIGHTS_NAMES)]
         path = next((candidate for candidate in candidates if candidate.exists()), path)
     model = read_allennlp_arrays(path)
-    config = config_from_options(model.options, str(path))
+    config = config_from_options(model.options, str(path), names=model.arrays)
     config = dataclasses.replace(config, lstm=dataclasses.replace(config.lstm, forget_bias=0.0))  # it is in the biases
     return ModelParts(
         config=config,
@@ -95,17 +94,35 @@ def read_allennlp_arrays(path: str | Path, prefix: str | None = None) -> AllenNL
     files = _archive_files(path) if _is_tar(path) else _Files(weights=path, weights_name=str(path))
     if files.weights is None:
         raise WeightsError(f"{path} holds neither {' nor '.join(_WEIGHTS_NAMES)}.", "Is it an AllenNLP model?")
+    names: list[str] = []  # of all parameters, those of the task as well
+
+    def select(name: str) -> bool:
+        names.append(name)
+        return _PARAMETER.fullmatch(name) is not None
+
     with nullcontext(files.weights) if isinstance(files.weights, Path) else files.weights as weights:
-        state = read_state_dict(weights, files.weights_name, _is_elmo_parameter)
-    prefix = _choose_prefix(state, prefix, str(path))
-    arrays = torch_layout.allennlp_bilm(state, prefix, files.weights_name)
-    options = _options(arrays, files.configs, str(path))
+        state = read_state_dict(weights, files.weights_name, select)
+    prefix = _choose_prefix(state, names, prefix, str(path))
+    tracked = torch_layout.TrackedArrays(state)
+    arrays = torch_layout.allennlp_bilm(tracked, prefix, files.weights_name)
+    options = complete_options(arrays, files.configs, str(path))
+    mixes = _mixes(tracked, prefix, options["lstm"]["n_layers"] + 1, files.weights_name)
+    _refuse_unread(names, set(state) - tracked.unread(), prefix, files.weights_name)
     return AllenNLPArrays(
         options=options,
         arrays={name: np.ascontiguousarray(array) for name, array in arrays.items()},
-        mixes=_mixes(state, prefix, options["lstm"]["n_layers"] + 1, files.weights_name),
+        mixes=mixes,
         prefix=prefix,
     )
+
+
+def _refuse_unread(names: Iterable[str], read: set[str], prefix: str, source: str) -> None:
+    """Refuses parameters of the ELMo or its mixes that were not read; those of the task's other modules are its own."""
+    own = (prefix, prefix.removesuffix("_elmo_lstm.") + "scalar_mix_")
+    not_weights = {prefix + name for name in torch_layout.NOT_WEIGHTS}
+    refuse_extra(source, {name for name in names if name.startswith(own)} - read - not_weights)
+    if prefix + "_word_embedding.weight" in names:
+        log.warning("%s: its cache of word vectors is left out; they are computed from characters", source)
 
 
 def _is_tar(path: Path) -> bool:
@@ -116,10 +133,6 @@ def _is_tar(path: Path) -> bool:
     except OSError as error:
         raise WeightsError(f"{path}: cannot be read ({error.strerror or error}).") from error
     return head[:2] == b"\x1f\x8b" or head[257:262] == b"ustar"
-
-
-def _is_elmo_parameter(key: str) -> bool:
-    return _PARAMETER.fullmatch(key) is not None
 
 
 class _LimitedStream:
@@ -171,7 +184,7 @@ def _scan_members(stream: _LimitedStream, limit: int, name: str) -> _Files:
                     raise WeightsError(f"{name} holds more than one file of weights.")
                 files.weights, files.weights_name = _copy(content, member.size, name), f"{name}/{member.name}"
             elif base in ("config.json", "options.json") or base.endswith("options_file"):
-                files.configs.append((f"{name}/{member.name}", content.read(_MAX_JSON_BYTES + 1)))
+                files.configs.append((f"{name}/{member.name}", content.read(MAX_JSON_BYTES + 1)))
     return files
 
 
@@ -195,7 +208,7 @@ def _copy(content: IO[bytes], size: int, name: str) -> IO[bytes]:
     return copy
 
 
-def _choose_prefix(state: Mapping[str, np.ndarray], prefix: str | None, name: str) -> str:
+def _choose_prefix(state: Mapping[str, np.ndarray], names: Iterable[str], prefix: str | None, name: str) -> str:
     """The requested prefix, or that of the only ELMo; modules shared under two names count once."""
     table = torch_layout.CHAR_TABLE
     prefixes = sorted(key[: -len(table)] for key in state if key.endswith(table))
@@ -204,6 +217,11 @@ def _choose_prefix(state: Mapping[str, np.ndarray], prefix: str | None, name: st
             raise WeightsError(f"{name} has no ELMo under '{prefix}'.", f"It has: {', '.join(prefixes) or 'none'}.")
         return prefix
     if not prefixes:
+        transformer = next((key for key in names if "transformer" in key.lower()), None)
+        if transformer is not None:
+            raise WeightsError(
+                f"{name} is a transformer language model (it has '{transformer[:200]}'); only LSTM models are read."
+            )
         raise WeightsError(f"{name} contains no ELMo: no parameter ends in '{table}'.")
     for other in prefixes[1:]:
         if any(not _equal(state.get(prefixes[0] + key), array) for key, array in _under(state, other).items()):
@@ -229,53 +247,3 @@ def _mixes(state: Mapping[str, np.ndarray], prefix: str, num_layers: int, name: 
         gamma = float(torch_layout.take(state, key + "gamma", name, (1,))[0])
         mixes.append((np.array(weights), gamma))
     return mixes
-
-
-def _options(arrays: Mapping[str, np.ndarray], configs: list[tuple[str, bytes]], name: str) -> dict[str, Any]:
-    """The options that the shapes imply, completed by an options file from the archive that agrees with them."""
-    sizes = torch_layout.network_sizes(arrays)
-    from_shapes: dict[str, dict[str, Any]] = {
-        "lstm": {"dim": sizes.cell_dim, "projection_dim": sizes.proj_dim, "n_layers": sizes.num_layers},
-        "char_cnn": {
-            "embedding": {"dim": arrays["char_embed"].shape[1]},
-            "filters": sizes.filters,
-            "n_highway": sizes.num_highways,
-        },
-    }
-    defaults = {
-        "lstm": {"cell_clip": 3, "proj_clip": 3, "use_skip_connections": True},
-        "char_cnn": {
-            "activation": "relu",
-            "max_characters_per_token": 50,
-            "n_characters": arrays["char_embed"].shape[0] + 1,
-        },
-    }
-    candidates = [options for source, text in configs for options in _find_options(source, text)]
-    fitting = [options for options in candidates if _fits(options, from_shapes)]
-    if candidates and not fitting:
-        raise WeightsError(f"{name}: its options file does not fit its weights, whose sizes are {from_shapes}.")
-    if not fitting:
-        log.warning("%s contains no ELMo options: uses clips of 3, relu and 50 characters per word", name)
-    options = fitting[0] if fitting else {}
-    return {part: {**defaults[part], **options.get(part, {}), **from_shapes[part]} for part in ("lstm", "char_cnn")}
-
-
-def _find_options(source: str, text: bytes) -> list[dict[str, Any]]:
-    """Every object in a JSON file that looks like ELMo options, at any depth."""
-    if len(text) > _MAX_JSON_BYTES:
-        raise WeightsError(f"{source} is larger than {_MAX_JSON_BYTES:,} bytes.")
-    options = []
-    queue: list[Any] = [parse_json(text, source, error=WeightsError)]
-    while queue:
-        value = queue.pop()
-        if isinstance(value, dict):
-            if isinstance(value.get("lstm"), dict) and isinstance(value.get("char_cnn"), dict):
-                options.append(value)
-            queue += value.values()
-        elif isinstance(value, list):
-            queue += value
-    return options
-
-
-def _fits(options: dict[str, Any], sizes: Mapping[str, Mapping[str, Any]]) -> bool:
-    return all(options[part].get(key, size) == size for part, values in sizes.items() for key, size in values.items())

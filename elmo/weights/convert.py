@@ -10,7 +10,7 @@ from elmo.errors import ConfigError, OutputError
 from elmo.files import sha256_file
 from elmo.weights.formats import read_model
 from elmo.weights.lookup import find_model
-from elmo.weights.model_parts import ModelParts, check_finite
+from elmo.weights.model_parts import ModelParts, check_finite, check_tensors
 from elmo.weights.published import write_published
 from elmo.weights.store import check_storage, save_store
 
@@ -37,6 +37,7 @@ def convert_model(
         raise ConfigError("The published layout has no place for a card or a name.", "Leave --card and --name out.")
     text = _read_card(card) if card is not None else ""
     parts = find_model(model) if weights is None else read_model(model, weights)
+    check_tensors(parts)
     check_finite(parts.tensors, parts.source, allow_nonfinite=allow_nonfinite)
     if without_head:
         parts = drop_head(parts)
@@ -71,6 +72,15 @@ def _differences(parts: ModelParts, target: str, storage: str) -> list[str]:
     if target == "hdf5" and parts.config.lstm.forget_bias != 1.0:
         differences.append(
             "the forget bias is subtracted from the LSTM biases, as this layout requires; their last bit may differ"
+        )
+    lstm = parts.config.lstm
+    if target == "hdf5" and lstm.projects and lstm.cell_dim == lstm.proj_dim:
+        differences.append(
+            "there is an LSTM projection between equal sizes: bilm-tf and simple_elmo ignore it, AllenNLP reads it"
+        )
+    if target == "hdf5" and parts.config.projects_tokens and parts.config.token_dim == lstm.proj_dim:
+        differences.append(
+            "there is a token projection between equal sizes: bilm-tf and simple_elmo ignore it, AllenNLP reads it"
         )
     if target == "hdf5" and parts.mixes:
         differences.append("the mix weights stored with the model have no place in this layout and are left out")

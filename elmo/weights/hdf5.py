@@ -20,7 +20,7 @@ from torch import Tensor
 from elmo.errors import ElmoError, WeightsError
 from elmo.files import atomic_file, check_regular
 from elmo.model.config import BiLMConfig
-from elmo.weights.names import TensorSpec, extra_names, from_published, match_names, tensor_specs, to_published
+from elmo.weights.names import TensorSpec, from_published, match_names, tensor_specs, to_published
 
 log = logging.getLogger(__name__)
 
@@ -45,8 +45,6 @@ def read_hdf5(path: Path, config: BiLMConfig, *, head: bool = False) -> dict[str
         datasets = {name: data for name, data in _datasets(file, path).items() if name.startswith(_HEAD) == head}
         shapes = {name: tuple(dataset.shape) for name, dataset in datasets.items()}
         matches = match_names(_specs(config, head), shapes, str(path))
-        for name in extra_names(matches, datasets):
-            log.warning("%s: dataset %r has no place in the model and is ignored.", path, name[:200])
         _check_total(path, [datasets[name] for _, name in matches])
         return {spec.name: from_published(spec, _read(datasets[name], path)) for spec, name in matches}
 

@@ -16,12 +16,12 @@ from typing import Any
 
 import numpy as np
 
-from elmo.errors import WeightsError
+from elmo.errors import ConfigError, WeightsError
 from elmo.files import read_json
 from elmo.model.config import BiLMConfig, CharConfig, LSTMConfig, WordConfig
 from elmo.weights import torch_layout
 from elmo.weights.model_parts import Lexicon, ModelParts
-from elmo.weights.names import from_arrays
+from elmo.weights.names import from_arrays, refuse_extra
 from elmo.weights.torch_pickle import read_state_dict
 
 log = logging.getLogger(__name__)
@@ -48,11 +48,18 @@ def read_manylangs(folder: str | Path) -> ModelParts:
     """The model in an ELMoForManyLangs folder, with its lexicons."""
     folder = Path(folder)
     model = read_manylangs_arrays(folder)
-    config = _config(model.settings, model.arrays)
+    try:
+        config = _config(model.settings, model.arrays)
+    except ConfigError as error:
+        raise WeightsError(f"{folder}: its settings are impossible: {error.message}", error.hint) from error
     return ModelParts(
         config=config,
         tensors=from_arrays(config, model.arrays, str(folder)),
-        lexicon=Lexicon(chars=model.char_lexicon, words=model.word_lexicon),
+        lexicon=Lexicon(
+            chars=model.char_lexicon,
+            words=model.word_lexicon,
+            max_chars=model.settings["token_embedder"]["max_characters_per_token"],
+        ),
         about={"format": "manylangs", "source": folder.name},
         format="manylangs",
         source=str(folder),
@@ -74,12 +81,14 @@ def read_manylangs_arrays(folder: str | Path) -> ManyLangsArrays:
         if not path.is_file():
             raise WeightsError(f"{path} does not exist.", "An ELMoForManyLangs folder has one.")
     settings = _read_settings(folder)
-    embedder = read_state_dict(embedder_path, str(embedder_path))
-    encoder = read_state_dict(encoder_path, str(encoder_path))
+    embedder = torch_layout.TrackedArrays(read_state_dict(embedder_path, str(embedder_path)))
+    encoder = torch_layout.TrackedArrays(read_state_dict(encoder_path, str(encoder_path)))
     arrays = _token_arrays(embedder, str(embedder_path))
     if any(key.startswith("encoder.weight_ih_l") for key in encoder):
         raise WeightsError(f"{encoder_path} is of the kind 'lstm', only 'elmo' encoders are read.")
     arrays |= torch_layout.lstm(encoder, "", arrays["CNN_proj/b_proj"].shape[0], str(encoder_path))
+    for path, state in ((embedder_path, embedder), (encoder_path, encoder)):
+        refuse_extra(str(path), state.unread())
     return ManyLangsArrays(
         settings=_complete(settings, arrays, folder),
         char_lexicon=_read_lexicon(folder / "char.dic", arrays.get("char_embed"), CHAR_SYMBOLS),
@@ -106,8 +115,9 @@ def _config(settings: dict[str, Any], arrays: Mapping[str, np.ndarray]) -> BiLMC
         num_layers=encoder["n_layers"],
         cell_dim=encoder["dim"],
         proj_dim=encoder["projection_dim"],
-        cell_clip=encoder.get("cell_clip"),
-        proj_clip=encoder.get("proj_clip"),
+        project=True,  # always, also between equal sizes
+        cell_clip=encoder.get("cell_clip") or None,  # ELMoForManyLangs tests `if clip:`, so that 0 is off
+        proj_clip=encoder.get("proj_clip") or None,
         skip=True,
         forget_bias=0.0,  # it is in the biases
     )

@@ -27,6 +27,7 @@ class Lexicon:
 
     chars: Mapping[str, int] | None
     words: Mapping[str, int] | None
+    max_chars: int | None = None  # words are cut to max_chars - 2 characters before both lookups; None: by the config's
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,14 +58,8 @@ class ModelParts:
 def build(parts: ModelParts, *, allow_nonfinite: bool = False) -> BiLM:
     """The network with exactly these tensors, not copied; missing, extra or misshapen tensors are errors."""
     check_finite(parts.tensors, parts.source, allow_nonfinite=allow_nonfinite)
-    with torch.device("meta"), _SkipInit():  # no memory and no initial values for weights that are replaced at once
-        model = BiLM(parts.config)
-    expected = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
+    model, on_disk = check_tensors(parts)
     head = parts.config.head
-    if head is not None and head.tied:
-        del expected["head.weight"]  # it is the word table, which is stored once
-    on_disk = {} if parts.read_head is None else {n: s for n, s in expected.items() if n.startswith("head.")}
-    check_shapes(parts.tensors, {n: s for n, s in expected.items() if n not in on_disk}, parts.source)
     if head is not None and parts.read_head is not None:
         read_head = functools.partial(_read_checked_head, parts.read_head, on_disk, parts.source, allow_nonfinite)
         model.head = LazyHead(head.vocab_size, read_head)
@@ -73,6 +68,21 @@ def build(parts: ModelParts, *, allow_nonfinite: bool = False) -> BiLM:
     if head is not None and head.tied:
         model.tie()
     return model.eval()
+
+
+def check_tensors(parts: ModelParts) -> tuple[BiLM, dict[str, tuple[int, ...]]]:
+    """Raises WeightsError for missing, extra or misshapen tensors.
+
+    Returns the network without memory, on the meta device, and the shapes of the tensors that are still on disk.
+    """
+    with torch.device("meta"), _SkipInit():  # no memory and no initial values for weights that are replaced at once
+        model = BiLM(parts.config)
+    expected = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
+    if parts.config.head is not None and parts.config.head.tied:
+        del expected["head.weight"]  # it is the word table, which is stored once
+    on_disk = {} if parts.read_head is None else {n: s for n, s in expected.items() if n.startswith("head.")}
+    check_shapes(parts.tensors, {n: s for n, s in expected.items() if n not in on_disk}, parts.source)
+    return model, on_disk
 
 
 def check_shapes(tensors: Mapping[str, Tensor], expected: Mapping[str, tuple[int, ...]], source: str) -> None:

@@ -16,6 +16,9 @@ from torch import Tensor
 from elmo.errors import WeightsError
 from elmo.model.config import BiLMConfig
 
+TF_PARTS = {"W_0": "kernel", "B": "bias", "W_P_0": "projection/kernel"}  # published array of a cell -> TensorFlow's
+_PROJECTION_PARTS = ("/W_P_0", "/projection/kernel")
+
 
 class TensorSpec(NamedTuple):
     """One tensor of a model: its published name, its name in this package, its published shape, how layouts differ."""
@@ -67,7 +70,7 @@ def tensor_specs(config: BiLMConfig) -> list[TensorSpec]:
 def match_names(
     specs: list[TensorSpec], shapes: Mapping[str, tuple[int, ...]], source: str
 ) -> list[tuple[TensorSpec, str]]:
-    """Each tensor of the model with the name it has in a file; a missing tensor or a wrong shape is an error.
+    """Each tensor of the model with the name it has in a file; a missing, misshapen or extra array is an error.
 
     `shapes` are the names and shapes in the file; `source` names the file in errors.
     """
@@ -85,12 +88,25 @@ def match_names(
                 "The weights and the options belong to different models.",
             )
         matches.append((spec, name))
+    refuse_extra(source, set(shapes) - {name for _, name in matches})
     return matches
 
 
-def extra_names(matches: Iterable[tuple[TensorSpec, str]], names: Iterable[str]) -> list[str]:
-    """Names in a file that belong to no tensor of the model."""
-    return sorted(set(names) - {name for _, name in matches})
+def refuse_extra(source: str, extra: Iterable[str]) -> None:
+    """Raises WeightsError if a file has arrays that no part of the model reads: its vectors would be wrong."""
+    names = sorted(extra)
+    if names:
+        more = f" and {len(names) - 3:,} more" if len(names) > 3 else ""
+        raise WeightsError(
+            f"{source}: {', '.join(repr(name[:200]) for name in names[:3])}{more} has no place in the model.",
+            "The options describe another model, or the file holds more than a biLM: remove the arrays that are none.",
+        )
+
+
+def stored_projections(names: Iterable[str]) -> tuple[bool, bool]:
+    """Whether published names include an LSTM projection, and whether they include a token projection."""
+    names = list(names)
+    return any(name.endswith(_PROJECTION_PARTS) for name in names), "CNN_proj/W_proj" in names
 
 
 def from_published(spec: TensorSpec, array: np.ndarray) -> Tensor:
@@ -121,9 +137,12 @@ def from_arrays(config: BiLMConfig, arrays: Mapping[str, np.ndarray], source: st
 def _lstm_spec(
     config: BiLMConfig, direction: int, layer: int, part: str, our_part: str, shape: tuple[int, ...]
 ) -> TensorSpec:
-    # files of one-layer models lack the MultiRNNCell level, files of one-directional models lack the RNN_d level
-    prefixes = [f"RNN_{direction}/RNN"] + (["RNN"] if config.num_directions == 1 else [])
+    # bilm-tf's dump has no MultiRNNCell level for one layer; for one direction it has no RNN_d level, and since it
+    # renames only what follows a slash, "rnn" and the arrays keep TensorFlow's names
     cells = [f"MultiRNNCell/Cell{layer}/LSTMCell"] + (["LSTMCell"] if config.lstm.num_layers == 1 else [])
-    published_name, *aliases = [f"{prefix}/{cell}/{part}" for prefix in prefixes for cell in cells]
+    names = [f"RNN_{direction}/RNN/{cell}/{part}" for cell in cells]
+    if config.num_directions == 1:
+        names += [f"RNN/{cell}/{part}" for cell in cells] + [f"rnn/{cell}/{TF_PARTS[part]}" for cell in cells]
+    published_name, *aliases = names
     name = f"stacks.{direction}.layers.{layer}.{our_part}"
     return TensorSpec(published_name, name, shape, aliases=tuple(aliases))

@@ -7,10 +7,12 @@ settings in addition to the shape, missing highways, clips and skip connections.
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
 from typing import Any
 
 from elmo.errors import ConfigError, WeightsError
 from elmo.model.config import LARGEST_DIM, BiLMConfig, CharConfig, LSTMConfig, WordConfig
+from elmo.weights.names import stored_projections
 
 log = logging.getLogger(__name__)
 
@@ -23,18 +25,25 @@ _KNOWN_KEYS = {
 }
 
 
-def config_from_options(options: dict[str, Any], source: str, *, num_words: int | None = None) -> BiLMConfig:
+def config_from_options(
+    options: dict[str, Any], source: str, *, num_words: int | None = None, names: Iterable[str] = ()
+) -> BiLMConfig:
     """The shape that options.json describes; `num_words` is the number of rows in a word-level model's table.
 
-    `source` names the options file in errors.
+    The options do not say whether there are projections between equal sizes: bilm-tf has none, AllenNLP always has
+    them. `names`, the published names of the arrays in the weights file, decide. `source` names the options file in
+    errors.
     """
+    has_projection, has_token_projection = stored_projections(names)
     lstm = _section(options, "lstm", source)
     _warn_unknown(options, source)
     try:
+        cell_dim, proj_dim = _integer(lstm, "lstm.dim"), _integer(lstm, "lstm.projection_dim")
         lstm_config = LSTMConfig(
             num_layers=_integer(lstm, "lstm.n_layers", 1, high=100),
-            cell_dim=_integer(lstm, "lstm.dim"),
-            proj_dim=_integer(lstm, "lstm.projection_dim"),
+            cell_dim=cell_dim,
+            proj_dim=proj_dim,
+            project=True if has_projection and cell_dim == proj_dim else None,  # between other sizes there must be one
             cell_clip=_clip(lstm, "lstm.cell_clip"),
             proj_clip=_clip(lstm, "lstm.proj_clip"),
             skip=_flag(lstm, "lstm.use_skip_connections", False),
@@ -50,6 +59,7 @@ def config_from_options(options: dict[str, Any], source: str, *, num_words: int 
             words=None if num_words is None else WordConfig(num_words=num_words, word_dim=lstm_config.proj_dim),
             lstm=lstm_config,
             bidirectional=_flag(options, "bidirectional", True),
+            project_tokens=True if has_token_projection and chars and chars.num_filters == proj_dim else None,
         )
     except ConfigError as error:
         raise WeightsError(f"{source}: {error.message}", error.hint or "Is it the model's options file?") from error
@@ -59,8 +69,8 @@ def options_from_config(config: BiLMConfig) -> dict[str, Any]:
     """The contents of options.json for a model, as AllenNLP and simple_elmo read it."""
     lstm = config.lstm
     reads_bytes = config.chars is not None and config.words is None and config.chars.num_chars == 261
-    reads_words = config.chars is None and config.token_dim == lstm.proj_dim
-    if not (reads_bytes or reads_words) or config.projects_tokens != (config.token_dim != lstm.proj_dim):
+    reads_words = config.chars is None and not config.projects_tokens
+    if not (reads_bytes or reads_words):
         raise ConfigError(
             "options.json can describe models that read bytes or words; this one has another token layer.",
             "Store it in this package's own format.",
@@ -116,6 +126,8 @@ def _filters(value: Any) -> tuple[tuple[int, int], ...]:
 
 def _section(options: dict[str, Any], key: str, source: str) -> dict[str, Any]:
     section = options.get(key)
+    if section is None and any("transformer" in str(name).lower() for name in options):
+        raise WeightsError(f"{source} describes a transformer language model; only LSTM models are read.")
     if not isinstance(section, dict):
         raise WeightsError(f"{source}: {key!r} is {str(section)[:80]}; expected an object.", "Is it an options file?")
     return section

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import logging
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -14,8 +15,11 @@ from elmo.files import atomic_folder, read_json
 from elmo.model.config import BiLMConfig, HeadConfig
 from elmo.weights.hdf5 import read_hdf5, read_shapes, write_hdf5
 from elmo.weights.model_parts import ModelParts
+from elmo.weights.names import refuse_extra
 from elmo.weights.options import config_from_options, options_from_config
 from elmo.weights.word_list import read_words, write_words
+
+log = logging.getLogger(__name__)
 
 OPTIONS, WEIGHTS, SOFTMAX, VOCAB = "options.json", "weights.hdf5", "softmax_weights.hdf5", "vocab.txt"
 
@@ -37,6 +41,11 @@ def read_published(path: Path, weights_path: Path | None = None) -> ModelParts:
 def write_published(folder: Path, parts: ModelParts, *, overwrite: bool = False) -> None:
     """Writes options.json, weights.hdf5 and, if the model has them, vocab.txt and softmax_weights.hdf5."""
     options = options_from_config(parts.config)
+    if parts.lexicon is not None:
+        raise ConfigError(
+            "The published layout has no place for a lexicon: its readers number bytes, this model its own characters.",
+            "Store it in this package's own format.",
+        )
     if parts.config.head and parts.config.head.kind != "softmax":
         raise ConfigError("The published layout has no place for an adaptive softmax.", "Convert without the head.")
     with atomic_folder(folder, overwrite=overwrite) as partial:
@@ -98,10 +107,13 @@ def _read_pair(options_path: Path, weights_path: Path) -> ModelParts:
     options, shapes = read_json(options_path, error=WeightsError), read_shapes(weights_path)
     word_shape = shapes.get("embedding", ()) if "char_cnn" not in options else ()
     num_words = word_shape[0] if len(word_shape) == 2 else None
-    config = config_from_options(options, str(options_path), num_words=num_words)
+    config = config_from_options(options, str(options_path), num_words=num_words, names=shapes)
     tensors = read_hdf5(weights_path, config)
-    softmax_path = weights_path if "softmax/b" in shapes else _only_match(weights_path.parent, "*softmax*.hdf5")
+    has_softmax = any(name.startswith("softmax/") for name in shapes)
+    softmax_path = weights_path if has_softmax else _only_match(weights_path.parent, "*softmax*.hdf5")
     if softmax_path:
+        if not has_softmax:
+            refuse_extra(str(softmax_path), [n for n in read_shapes(softmax_path) if not n.startswith("softmax/")])
         config, head = _read_head(softmax_path, config, tensors)
         tensors |= head
     return ModelParts(
@@ -130,4 +142,11 @@ def _read_head(path: Path, config: BiLMConfig, tensors: Mapping[str, Tensor]) ->
 
 def _only_match(folder: Path, pattern: str) -> Path | None:
     matches = sorted(folder.glob(pattern))
+    if len(matches) > 1:
+        log.warning(
+            "%s: %d files %s, none of which is read: keep the one that belongs to the model.",
+            folder,
+            len(matches),
+            pattern,
+        )
     return matches[0] if len(matches) == 1 else None

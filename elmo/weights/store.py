@@ -15,6 +15,7 @@ what detects a damaged file.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import json
 from pathlib import Path
@@ -66,7 +67,7 @@ def save_store(folder: Path, parts: ModelParts, *, storage: str = "float32", ove
             is_large = sum(len(word) + 1 for word in parts.vocab) >= COMPRESS_WORDS_FROM
             write_words(partial / (f"{VOCAB}.xz" if is_large else VOCAB), parts.vocab)
         if parts.lexicon is not None:
-            _write_json(partial / LEXICON, {"chars": parts.lexicon.chars, "words": parts.lexicon.words})
+            _write_json(partial / LEXICON, dataclasses.asdict(parts.lexicon))
         (partial / CARD).write_text(parts.card or _default_card(parts), encoding="utf-8", newline="\n")
         files = {f.name: {"sha256": sha256_file(f), "bytes": f.stat().st_size} for f in sorted(partial.iterdir())}
         _write_json(partial / MANIFEST, {"format": FORMAT, "files": files})
@@ -189,7 +190,10 @@ def _read_lexicon(path: Path) -> Lexicon | None:
     for table in tables:
         if table is not None and not (isinstance(table, dict) and all(type(n) is int for n in table.values())):
             raise WeightsError(f"{path}: expected tables from symbol to number under 'chars' and 'words'.")
-    return Lexicon(chars=tables[0], words=tables[1])
+    max_chars = value.get("max_chars")
+    if max_chars is not None and (type(max_chars) is not int or max_chars < 3):
+        raise WeightsError(f"{path}: max_chars is {str(max_chars)[:80]}; expected an integer of at least 3.")
+    return Lexicon(chars=tables[0], words=tables[1], max_chars=max_chars)
 
 
 def _write_json(path: Path, value: dict[str, Any]) -> None:

@@ -23,7 +23,7 @@ from elmo.files import read_json
 from elmo.model.config import HeadConfig
 from elmo.weights.crc32c import masked_crc32c
 from elmo.weights.model_parts import ModelParts
-from elmo.weights.names import from_arrays
+from elmo.weights.names import TF_PARTS, from_arrays, refuse_extra
 from elmo.weights.options import config_from_options
 from elmo.weights.published import read_vocab
 from elmo.weights.tf_index import DAMAGED, DTYPES, IndexEntry, read_index
@@ -35,7 +35,7 @@ _MAX_TOTAL_BYTES = 32 << 30
 
 # bilm-tf's variable -> the published dataset. A one-layer network has no multi_rnn_cell level and a one-directional
 # network has no RNN_k level; both get the full published path, as Cell0 and RNN_0.
-_LSTM_PARTS = {"kernel": "W_0", "bias": "B", "projection/kernel": "W_P_0"}
+_LSTM_PARTS = {tf_part: part for part, tf_part in TF_PARTS.items()}
 _NON_LSTM_NAME = re.compile(
     r"lm/(char_embed|embedding|CNN/[Wb]_cnn_\d+|CNN_high_\d+/[Wb]_(?:carry|transform)|CNN_proj/[Wb]_proj|softmax/[Wb])"
 )
@@ -58,10 +58,11 @@ def read_tf_checkpoint(path: str | Path) -> ModelParts:
     options_paths = [p for p in sorted(folder.glob("*.json")) if "options" in p.name]
     if len(options_paths) != 1:
         raise WeightsError(f"{folder}: {len(options_paths)} options files next to the checkpoint; expected one.")
+    refuse_extra(str(prefix), filter(_is_unknown, read_index(_index_path(prefix))[2]))
     arrays = published_names(read_tf_arrays(prefix, is_bilm_variable))
     options = read_json(options_paths[0], error=WeightsError)
     num_words = len(arrays["embedding"]) if "embedding" in arrays else None
-    config = config_from_options(options, str(options_paths[0]), num_words=num_words)
+    config = config_from_options(options, str(options_paths[0]), num_words=num_words, names=arrays)
     if "softmax/b" in arrays:
         if "softmax/W" not in arrays and "embedding" in arrays:  # share_embedding_softmax: one table for both
             arrays["softmax/W"] = arrays["embedding"]
@@ -135,18 +136,17 @@ def published_names(raw: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """bilm-tf's variables under the names of the published HDF5 layout, including `softmax/W` and `softmax/b`.
 
     Optimizer slots, averages, the step and everything outside `lm/` are left out; any other unknown `lm/` variable is
-    left out with a warning.
+    an error.
     """
+    refuse_extra("The checkpoint", filter(_is_unknown, raw))
     arrays: dict[str, np.ndarray] = {}
     for name in sorted(raw):
         target = published_name(name)
         if target is None:
-            if name.startswith("lm/") and not _SLOT_NAME.fullmatch(name):
-                log.warning("'%s' is not a known part of a bilm-tf model and is left out", name)
-        elif target in arrays:
+            continue
+        if target in arrays:
             raise WeightsError(f"Two variables of the checkpoint are both '{target}', the second is '{name}'.", DAMAGED)
-        else:
-            arrays[target] = raw[name]
+        arrays[target] = raw[name]
     has_tokens = "char_embed" in arrays or "embedding" in arrays
     if not has_tokens or not any(name.endswith("/LSTMCell/W_0") for name in arrays):
         names = ", ".join(sorted(raw)[:5]) or "nothing"
@@ -155,6 +155,11 @@ def published_names(raw: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
             "Name the checkpoint that bilm-tf's training wrote (model.ckpt-N).",
         )
     return arrays
+
+
+def _is_unknown(name: str) -> bool:
+    """Whether a variable of the language model is neither one of its weights nor an optimizer's copy of one."""
+    return name.startswith("lm/") and published_name(name) is None and _SLOT_NAME.fullmatch(name) is None
 
 
 def _index_path(prefix: Path) -> Path:

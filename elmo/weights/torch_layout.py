@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,6 +24,12 @@ from elmo.errors import WeightsError
 log = logging.getLogger(__name__)
 
 Arrays = Mapping[str, np.ndarray]
+# under an ELMo's prefix, but not weights: rows of ids, which are constant, and a cache of token vectors
+NOT_WEIGHTS = (
+    "_token_embedder._beginning_of_sentence_characters",
+    "_token_embedder._end_of_sentence_characters",
+    "_word_embedding.weight",
+)
 CHAR_TABLE = "_token_embedder._char_embedding_weights"  # each ELMo in an AllenNLP model has exactly one
 
 
@@ -36,6 +42,31 @@ class NetworkSizes:
     num_layers: int
     cell_dim: int
     proj_dim: int
+
+
+class TrackedArrays(Mapping[str, np.ndarray]):
+    """The arrays of a file, which record which of them were read."""
+
+    def __init__(self, arrays: Arrays) -> None:
+        self._arrays = arrays
+        self._read: set[str] = set()
+
+    def __getitem__(self, key: str) -> np.ndarray:
+        self._read.add(key)
+        return self._arrays[key]
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._arrays  # a question reads nothing
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._arrays)
+
+    def __len__(self) -> int:
+        return len(self._arrays)
+
+    def unread(self) -> set[str]:
+        """The names of all arrays that were not read."""
+        return set(self._arrays) - self._read
 
 
 def take(state: Arrays, key: str, source: str, shape: tuple[int | None, ...]) -> np.ndarray:

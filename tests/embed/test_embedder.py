@@ -299,3 +299,12 @@ def test_an_activation_that_a_kernel_lacks_is_not_computed_as_another() -> None:
 def test_int8_refuses_a_model_that_its_kernels_do_not_support() -> None:
     with pytest.raises(ConfigError, match="int8"):
         Embedder(gelu_model(), ByteIndexer(), dtype="int8")
+
+
+@pytest.mark.parametrize("spec", ["average", (0.1, 0.2, 0.7)])
+def test_weighted_layers_are_exact_in_float64(spec) -> None:
+    """The weights were rounded to float32 before, so that the average was exact to 8e-8 only."""
+    embedder = golden_embedder("allennlp", dtype="float64")
+    layers = embedder.layers([SENTENCES[0]])[0]
+    expected = layers.mean(axis=0) if spec == "average" else np.tensordot(np.array(spec), layers, axes=1)
+    np.testing.assert_allclose(embedder.embed([SENTENCES[0]], layers=spec)[0], expected, rtol=1e-14, atol=1e-15)

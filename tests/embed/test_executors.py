@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
+import logging
 import pickle
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from golden import SENTENCES, golden_embedder
+from golden import SENTENCES, golden_embedder, golden_model, golden_parts
 from torch import Tensor
 
 from elmo.embed.embedder import Embedder
 from elmo.embed.layer_choice import choose_layers
+from elmo.errors import ConfigError
 from elmo.kernels import api as kernels
+from elmo.kernels.api import find_kernel
 from elmo.model.bilm import BiLM
 from elmo.model.lstm import State
+from elmo.text.indexer import ByteIndexer
+from elmo.weights.model_parts import build
 
 WITH_EMPTY = [SENTENCES[0], [], *SENTENCES[1:], []]
 
@@ -135,3 +141,20 @@ def test_a_suspended_batch_leaves_the_callers_gradient_mode_alone(choice: str) -
     next(batches)
     assert torch.is_grad_enabled()
     assert not torch.is_inference_mode_enabled()
+
+
+@pytest.mark.parametrize(("cell_clip", "outcome"), [(3.0, "silent"), (0.2, "warned"), (0.02, "refused")])
+def test_int8_of_a_model_with_a_tiny_clip_is_warned_of_or_refused(cell_clip, outcome, caplog) -> None:
+    """8 bits keep outputs of a cell above 1/254 only; with a clip of 0.02 the cosine with float32 was 0.85."""
+    if find_kernel("bilm", "cpu", "int8", golden_model("allennlp")) is None:
+        pytest.skip("this machine has no 8-bit kernels")
+    plain = golden_parts("allennlp")
+    lstm = dataclasses.replace(plain.config.lstm, cell_clip=cell_clip)
+    parts = dataclasses.replace(plain, config=dataclasses.replace(plain.config, lstm=lstm))
+    if outcome == "refused":
+        with pytest.raises(ConfigError, match=r"cell_clip is 0\.02"):
+            Embedder(build(parts), ByteIndexer(), dtype="int8")
+        return
+    with caplog.at_level(logging.WARNING):
+        Embedder(build(parts), ByteIndexer(), dtype="int8")
+    assert bool(caplog.records) == (outcome == "warned")

@@ -23,9 +23,9 @@ from elmo.text.vocab import Vocabulary
 VOCAB = ["<S>", "</S>", "<UNK>", "the", "bank", "of", "river", "was", ".", "one", "steep"]
 
 
-def model_with_softmax(seed: int):
+def model_with_softmax(seed: int, *, bidirectional: bool = True):
     """A random biLM with a random softmax over VOCAB, as an embedder and as arrays for the oracle."""
-    options, weights, plain = random_bilm(seed, char_input=True, bidirectional=True)
+    options, weights, plain = random_bilm(seed, char_input=True, bidirectional=bidirectional)
     model = BiLM(dataclasses.replace(plain.config, head=HeadConfig(vocab_size=len(VOCAB))))
     model.load_state_dict(plain.state_dict(), strict=False)
     rng = np.random.default_rng(seed)
@@ -157,3 +157,24 @@ def test_carried_state_continues_from_sentence_to_sentence() -> None:
         targets = [VOCAB.index(t) if t in VOCAB else 2 for t in tokens] + [1]
         log_probs = logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
         np.testing.assert_allclose(scores.forward, log_probs[np.arange(len(targets)), targets], atol=1e-4)
+
+
+def test_model_with_one_direction_has_forward_scores_only() -> None:
+    """It was refused before."""
+    options, weights, W, b, embedder = model_with_softmax(1, bidirectional=False)
+    lm = LanguageModel(embedder)
+    total = 0.0
+    for scores, tokens in zip(lm.scores(SENTENCES), SENTENCES, strict=True):
+        forward, _, _ = oracle.lm_log_probs(options, weights, tokens, VOCAB, W, b)
+        np.testing.assert_allclose(scores.forward, forward, atol=1e-4)
+        assert scores.backward is None
+        assert scores.log_prob == pytest.approx(forward.sum(), abs=1e-3)
+        assert scores.perplexity == pytest.approx(math.exp(-forward.mean()), rel=1e-4)
+        total -= forward.sum()
+    perplexity = lm.perplexity(SENTENCES)
+    assert perplexity.backward is None
+    assert (
+        perplexity.forward == perplexity.mean == pytest.approx(math.exp(total / perplexity.num_predictions), rel=1e-4)
+    )
+    assert "forward direction only" in perplexity.definition
+    assert [len(words) for words in lm.substitutes(SENTENCES[0], k=2)] == [2] * len(SENTENCES[0])

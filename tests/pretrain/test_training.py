@@ -58,7 +58,7 @@ def test_smoke_run_reaches_perplexity_20(model: dict[str, Any], objective: dict[
     assert result.train.step == 300
     perplexity = result.report["perplexity"]["carried"]  # the state is carried in training and in the reference
     assert perplexity["mean"] < 20
-    assert max(perplexity["forward"], perplexity["backward"]) < 25
+    assert max(perplexity["forward"], perplexity["backward"] or 0.0) < 25  # None: the model has one direction
 
 
 def test_tied_softmax_of_a_character_model_is_refused(tmp_path: Path) -> None:

@@ -75,7 +75,7 @@ def test_lexicon_rows_have_swapped_word_marks() -> None:
     assert (indexer.row("abax") - 1).tolist() == [5, 6, 7, 6, 4, 5]  # cut to "aba", which is a word
     assert (indexer.row("z") - 1).tolist() == [5, 2, 4, 3, 3, 0]
     assert (indexer.begin - 1).tolist() == [5, 0, 4, 3, 3, 1]
-    assert LexiconIndexer(None, words, max_chars=0).row("ab").tolist() == [5]
+    assert LexiconIndexer(None, words, max_chars=None).row("ab").tolist() == [5]
 
 
 @hypothesis.given(st.text(max_size=30))

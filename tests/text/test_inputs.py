@@ -7,12 +7,16 @@ from typing import Any
 
 import numpy as np
 import pytest
+from golden import golden_embedder
 from hypothesis import given
 from hypothesis import strategies as st
 
+from elmo.compat.allennlp import batch_to_ids
 from elmo.errors import ConfigError, DataError
+from elmo.text.indexer import ByteIndexer, LexiconIndexer, WordIndexer
 from elmo.text.inputs import normalize_input, tokenization_warning
 from elmo.text.tokenize import tokenizer
+from elmo.text.vocab import Vocabulary
 
 default = tokenizer("default")
 TWO = [["It", "'s", "late", "."], ["Go", "!"]]
@@ -202,3 +206,20 @@ def test_warning_checks_a_sample_only() -> None:
 
     tokenization_warning(Counted([["A", "b", "."]] * 100_000))
     assert Counted.num_read <= 400
+
+
+@pytest.mark.parametrize("token", ["\ud800", "a\udcffb", "é\udfff"])
+def test_lone_surrogates_are_replaced_in_every_way_to_embed(token: str) -> None:
+    """`layers` replaced them by U+FFFD, `stream` dropped them, so the same sentence had two sets of vectors."""
+    embedder = golden_embedder("allennlp")
+    replaced = token.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    expected = embedder.layers([[replaced, "x"]])[0]
+    np.testing.assert_array_equal(embedder.layers([[token, "x"]])[0], expected)
+    np.testing.assert_array_equal(next(iter(embedder.stream([[token, "x"]], layers="all"))), expected)
+    assert ByteIndexer().row(token).tolist() == ByteIndexer().row(replaced).tolist()
+    assert batch_to_ids([[token]]).tolist() == batch_to_ids([[replaced]]).tolist()
+    symbols = {s: n for n, s in enumerate(["<oov>", "<pad>", "<bos>", "<eos>", "<bow>", "<eow>", "\ufffd", replaced])}
+    lexicon = LexiconIndexer(symbols, symbols)
+    assert lexicon.row(token).tolist() == lexicon.row(replaced).tolist()
+    words = WordIndexer(Vocabulary(["<S>", "</S>", "<UNK>", replaced]))
+    assert words.row(token).tolist() == [4]

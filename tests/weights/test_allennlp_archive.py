@@ -15,12 +15,12 @@ import h5py
 import numpy as np
 import pytest
 import torch
+from peers.peer_models import PREFIX, allennlp_state
 
 from elmo.errors import WeightsError
 from elmo.weights.allennlp_archive import read_allennlp, read_allennlp_arrays
 
 FIXTURE = Path(__file__).parents[2] / "elmo" / "golden" / "allennlp"
-PREFIX = "text_field_embedder.token_embedder_elmo._elmo._elmo_lstm."
 MIX = "text_field_embedder.token_embedder_elmo._elmo.scalar_mix_"
 
 
@@ -37,39 +37,8 @@ def published() -> dict[str, np.ndarray]:
 
 
 def state_dict(prefix: str = PREFIX) -> dict[str, torch.Tensor]:
-    """The parameters of AllenNLP's model after it loads the fixture, with its names, layouts and gate order."""
-    source = published()
-    state: dict[str, np.ndarray] = {}
-    chars = np.zeros((262, 4), np.float32)
-    chars[1:] = source["char_embed"]
-    state["_token_embedder._char_embedding_weights"] = chars
-    for i in range(5):
-        _, width, dim, count = source[f"CNN/W_cnn_{i}"].shape
-        weight = np.zeros((count, dim, width), np.float32)
-        for w in range(width):
-            for d in range(dim):
-                weight[:, d, w] = source[f"CNN/W_cnn_{i}"][0, w, d]
-        state[f"_token_embedder.char_conv_{i}.weight"] = weight
-        state[f"_token_embedder.char_conv_{i}.bias"] = source[f"CNN/b_cnn_{i}"]
-    for k in range(2):
-        layer = {name: source[f"CNN_high_{k}/{name}"] for name in ("W_transform", "W_carry", "b_transform", "b_carry")}
-        key = f"_token_embedder._highways._layers.{k}."
-        state[key + "weight"] = np.vstack([layer["W_transform"].T, layer["W_carry"].T * -1])
-        state[key + "bias"] = np.hstack([layer["b_transform"], layer["b_carry"] * -1])
-    state["_token_embedder._projection.weight"] = source["CNN_proj/W_proj"].T
-    state["_token_embedder._projection.bias"] = source["CNN_proj/b_proj"]
-    for direction, word in enumerate(("forward", "backward")):
-        for layer_index in range(2):
-            cell = f"RNN_{direction}/RNN/MultiRNNCell/Cell{layer_index}/LSTMCell/"
-            i, g, f, o = (source[cell + "W_0"][:, 64 * n : 64 * (n + 1)] for n in range(4))
-            bias_i, bias_g, bias_f, bias_o = (source[cell + "B"][64 * n : 64 * (n + 1)] for n in range(4))
-            weight = np.hstack([i, f, g, o]).T
-            key = f"_elmo_lstm.{word}_layer_{layer_index}."
-            state[key + "input_linearity.weight"] = weight[:, :16]
-            state[key + "state_linearity.weight"] = weight[:, 16:]
-            state[key + "state_linearity.bias"] = np.hstack([bias_i, bias_f + np.float32(1), bias_g, bias_o])
-            state[key + "state_projection.weight"] = source[cell + "W_P_0"].T
-    return {prefix + key: torch.from_numpy(np.array(array, order="C")) for key, array in state.items()}
+    """The parameters of AllenNLP's model after it loads the fixture."""
+    return allennlp_state(json.loads((FIXTURE / "options.json").read_text()), published(), prefix)
 
 
 def tagger() -> dict[str, torch.Tensor]:

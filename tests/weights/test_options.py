@@ -204,7 +204,7 @@ def test_options_of_a_word_model_and_back():
         BiLMConfig(chars=CharConfig(num_chars=99)),
         BiLMConfig(words=WordConfig(num_words=7, word_dim=4)),
         BiLMConfig(chars=None, words=WordConfig(num_words=7, word_dim=4)),
-        BiLMConfig(chars=CharConfig(filters=((1, 512),)), project_tokens=True),
+        BiLMConfig(chars=None, words=WordConfig(num_words=7, word_dim=512), project_tokens=True),
     ],
 )
 def test_model_that_options_cannot_describe_is_refused(config):

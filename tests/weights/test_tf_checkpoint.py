@@ -115,6 +115,13 @@ def test_published_names_of_one_layer_and_of_one_direction() -> None:
     assert forward.keys() == names | {"embedding", "softmax/W", "softmax/b"}
 
 
+def test_variable_of_the_language_model_without_a_place_is_refused() -> None:
+    raw = read_tf_arrays(FIXTURES / "bilm")
+    with pytest.raises(WeightsError, match=r"'lm/CNN_high_0/W_other' has no place in the model"):
+        published_names({**raw, "lm/CNN_high_0/W_other": np.zeros(3, np.float32)})
+    published_names({**raw, "lm/char_embed/Adagrad": raw["lm/char_embed"], "global_step": np.zeros(())})
+
+
 def test_published_names_refuse_a_checkpoint_of_another_model() -> None:
     with pytest.raises(WeightsError, match=r"no bilm-tf model.*dense/kernel"):
         published_names({"dense/kernel": np.zeros(3, np.float32)})

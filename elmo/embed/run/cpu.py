@@ -147,7 +147,7 @@ class CpuExecutor:
         request = make_request(
             table.numpy(),
             sentences,
-            layer_choice.matrix.numpy(),
+            layer_choice.matrix.float().numpy(),
             boundaries=boundaries,
             pad_to=pad_to,
             initial=initial,

@@ -144,7 +144,7 @@ class CudaExecutor:
                     lengths = np.fromiter(map(len, sentences), dtype=np.int64, count=len(sentences))
                     table, words = self._look_up_words(kernels, sentences, lengths)
                     vectors = kernels.contextualize(
-                        table, words, lengths, layer_choice.matrix.numpy(),
+                        table, words, lengths, layer_choice.matrix.float().numpy(),
                         initial=(initial.h[:, :, 0], initial.c[:, :, 0]), pooling=pooling,
                     )  # fmt: skip
                     pending = kernels.send(vectors, to_host=on_host)

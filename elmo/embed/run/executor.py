@@ -7,6 +7,8 @@ CudaExecutor   CUDA kernels, float32, bfloat16 and float16; uses a PlainExecutor
 
 from __future__ import annotations
 
+import logging
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Protocol
 
@@ -27,6 +29,8 @@ from elmo.kernels.api import find_kernel, why_unsupported
 from elmo.model.bilm import BiLM
 from elmo.text.indexer import Indexer
 
+log = logging.getLogger(__name__)
+
 DTYPES = {
     "float32": torch.float32,
     "float64": torch.float64,
@@ -34,6 +38,7 @@ DTYPES = {
     "float16": torch.float16,
     "int8": torch.float32,  # products in 8 bits, results in float32
 }
+_LARGE_STEP, _LARGEST_STEP = 1 / 32, 1 / 4  # of int8, as shares of the largest possible output of a cell
 
 
 class Executor(Protocol):
@@ -93,9 +98,36 @@ def choose_executor(model: BiLM, indexer: Indexer, *, device: str, dtype: str, c
             raise ConfigError(f"dtype is 'int8', which this model cannot use: {reason}.", "Use float32 or bfloat16.")
         hint = "Use float32 or bfloat16; `elmo doctor` says what this machine has."
         raise ConfigError("dtype is 'int8', which needs AVX-512 with VNNI and a C++ compiler.", hint)
+    if dtype == "int8":
+        _check_int8(model)
     model = model.to(device=device, dtype=DTYPES[dtype] if make_cpu is None else torch.float32)
     model = model.eval().requires_grad_(False)
     if make_cpu is not None:
         return CpuExecutor(model, indexer, make_cpu, cache_words)
     plain = PlainExecutor(model, indexer, cache_words)
     return plain if make_gpu is None else CudaExecutor(plain, indexer, make_gpu, cache_words)
+
+
+def _check_int8(model: BiLM) -> None:
+    """Warns of, or refuses, 8-bit products of a model whose cell clip leaves few of the 255 values to a cell's output.
+
+    Before the projection, a cell's output is stored in steps of 1/127, and its limit is tanh(cell_clip). The cosine
+    with float32 is measured in docs/weights.md: with a step of a quarter of the limit, the vectors mean nothing.
+    """
+    lstm = model.config.lstm
+    if lstm.cell_clip is None or not lstm.projects:
+        return
+    share = 1 / (127 * math.tanh(lstm.cell_clip))
+    if share > _LARGEST_STEP:
+        raise ConfigError(
+            f"dtype is 'int8', and the model's cell_clip is {lstm.cell_clip:g}: outputs of its cells are so small that "
+            "8 bits round most of them to zero.",
+            "Use float32 or bfloat16.",
+        )
+    if share > _LARGE_STEP:
+        log.warning(
+            "dtype int8 is coarse for this model: with cell_clip %g, one step is %.0f%% of the largest cell output. "
+            "Compare with float32 before you use it.",
+            lstm.cell_clip,
+            100 * share,
+        )

@@ -116,9 +116,10 @@ def _model_card(config: RunConfig, data: PreparedData, report: dict[str, Any]) -
     if "perplexity" in report:
         for kind in ("reset", "carried"):
             perplexity = report["perplexity"][kind]
+            backward = "" if perplexity["backward"] is None else f", backward {perplexity['backward']:.2f}"
             lines.append(
                 f"- Held-out perplexity, {kind}: {perplexity['mean']:.2f} "
-                f"(forward {perplexity['forward']:.2f}, backward {perplexity['backward']:.2f})."
+                f"(forward {perplexity['forward']:.2f}{backward})."
             )
         lines.append(f"\n{DEFINITION}\n")
     lines.append(

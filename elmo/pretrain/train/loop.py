@@ -214,7 +214,8 @@ class _Loop:
             self.metrics_log.write(state.step, validation=validation)
         distributed.barrier()
         mark = " (best)" if state.since_best == 0 else ""
+        backward = "" if reset.backward is None else f", backward {reset.backward:,.2f}"
         self.print_status(
-            f"step {state.step:,}: held-out perplexity, reset {reset.mean:,.2f} (forward {reset.forward:,.2f}, "
-            f"backward {reset.backward:,.2f}), carried {carried.mean:,.2f}{mark}"
+            f"step {state.step:,}: held-out perplexity, reset {reset.mean:,.2f} (forward {reset.forward:,.2f}"
+            f"{backward}), carried {carried.mean:,.2f}{mark}"
         )

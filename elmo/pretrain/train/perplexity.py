@@ -35,11 +35,11 @@ class Perplexity:
     """The perplexity of one text; the LSTM state was either reset per sentence or carried."""
 
     forward: float
-    backward: float
+    backward: float | None  # None: the model has the forward direction only
     mean: float
     predictions: int  # per direction
 
-    def to_dict(self) -> dict[str, float]:
+    def to_dict(self) -> dict[str, float | None]:
         return {"forward": self.forward, "backward": self.backward, "mean": self.mean, "predictions": self.predictions}
 
 
@@ -101,7 +101,7 @@ class Evaluator:
             self.model.train(training)
         forward, backward = totals / max(predictions, 1)
         if len(self.model.stacks) == 1:
-            backward = forward
+            return Perplexity(_exp(forward), None, _exp(forward), predictions)
         return Perplexity(_exp(forward), _exp(backward), _exp((forward + backward) / 2), predictions)
 
     def _losses(self, batch: LMBatch, state: State | None) -> tuple[np.ndarray, State]:
