@@ -27,7 +27,8 @@ from elmo.embed.embedder import Embedder
 from elmo.embed.load import load
 from elmo.embed.model_checksum import vectors_checksum
 from elmo.errors import ConfigError, DataError
-from elmo.files import atomic_file, sha256_file
+from elmo.files import sha256_file
+from elmo.records import write_json
 from elmo.tasks.config import RunConfig, make_config
 from elmo.tasks.elmo_input import make_inputs
 from elmo.tasks.layer_cache import LayerSource
@@ -131,9 +132,8 @@ def new_run(config: RunConfig, *, show: bool | None = None) -> tuple[Run, Splits
 def save_vocabulary(folder: Path, run: Run) -> None:
     """Writes settings, vocabulary and labels, so that a finished run can be opened without its data."""
     values = {"words": run.vocabulary.words, "labels": dict(run.labels), "word_dim": run.word_dim}
-    for name, content in ((CONFIG, run.config.to_dict()), (WORDS, values)):
-        with atomic_file(folder / name) as partial:
-            partial.write_text(json.dumps(content, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+    write_json(folder / CONFIG, run.config.to_dict())
+    write_json(folder / WORDS, values)
 
 
 def open_run(folder: str | Path, *, device: str | None = None, elmo_model: str | None = None) -> Run:

@@ -6,7 +6,6 @@ list of strings, its tokens. Tokens that look special, such as <S> or <UNK>, are
 
 from __future__ import annotations
 
-import logging
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,12 +13,10 @@ from typing import Any, Literal
 
 import numpy as np
 
-from elmo.errors import ConfigError, DataError
+from elmo.errors import ConfigError
+from elmo.text.surrogates import SurrogateReplacer
 from elmo.text.tokenize import Tokenizer
 
-log = logging.getLogger(__name__)
-
-_SURROGATE = re.compile("[\ud800-\udfff]")
 _EXPECTED = "a string (one sentence), or a list of strings and token lists (one sentence each)"
 
 
@@ -43,7 +40,7 @@ def normalize_input(
     """
     if errors not in ("strict", "replace"):
         raise ConfigError(f"errors={errors!r} is unknown.", "Use 'strict' or 'replace'.")
-    surrogates = _SurrogateReplacer(errors == "strict")
+    surrogates = SurrogateReplacer(strict=errors == "strict")
     sentences: list[list[str]] = []
     offsets: list[list[tuple[int, int]] | None] = []
     single = isinstance(texts, str)
@@ -59,8 +56,7 @@ def normalize_input(
                 words = [surrogates.replace(word, where) for word in words]
             sentences.append(words)
             offsets.append(None)
-    if surrogates.count:
-        log.warning("%d lone surrogates were replaced by U+FFFD, the first in %s.", surrogates.count, surrogates.first)
+    surrogates.warn()
     return NormalizedInput(sentences=sentences, offsets=offsets, single=single)
 
 
@@ -119,25 +115,3 @@ def _describe(value: Any) -> str:
     name = type(value).__name__
     shown = f" {value!r}"[:40] if isinstance(value, (int, float, bytes)) else ""
     return f"{'an' if name[0] in 'aeiou' else 'a'} {name}{shown}"
-
-
-class _SurrogateReplacer:
-    """Replaces lone surrogates by U+FFFD and counts them, so that one call logs one warning."""
-
-    def __init__(self, strict: bool) -> None:
-        self.strict = strict
-        self.count = 0
-        self.first = ""
-
-    def replace(self, text: str, where: str) -> str:
-        if text.isascii() or not (match := _SURROGATE.search(text)):
-            return text
-        if self.strict:
-            raise DataError(
-                f"{where} holds the lone surrogate U+{ord(match[0]):04X} at character {match.start()}.",
-                'This is not valid text; decode the source as UTF-8, or allow a replacement with errors="replace".',
-            )
-        replaced, count = _SURROGATE.subn("\ufffd", text)
-        self.count += count
-        self.first = self.first or where
-        return replaced
