@@ -74,7 +74,7 @@ class TrainConfig:
     device: str = "auto"
     head_only_steps: Annotated[int, at_least(0)] = 0  # first steps in which only a new softmax is trained
     max_bad_steps: Annotated[int, at_least(1)] = 10  # consecutive steps with non-finite gradients before the run fails
-    spike_threshold: Annotated[float | None, above(0)] = 0.5  # rise of the smoothed loss, in nats; None: guard is off
+    spike_threshold: Annotated[float, above(0)] | None = 0.5  # rise of the smoothed loss, in nats; None: guard is off
     max_rollbacks: Annotated[int, at_least(0)] = 4  # returns to a checkpoint, each with half the rate, before it fails
     tensorboard: bool = False
 
