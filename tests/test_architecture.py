@@ -12,7 +12,17 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "elmo"
 FILES = sorted(path for path in PACKAGE.rglob("*.py"))
-EVERYWHERE = {"devices", "errors", "files", "progress", "records", "settings"}  # may be imported by all
+EVERYWHERE = {
+    "devices",
+    "errors",
+    "files",
+    "progress",
+    "records",
+    "run_folder",
+    "schema",
+    "settings",
+    "stop_signals",
+}  # may be imported by all
 
 # package -> what of elmo it may import besides itself and EVERYWHERE. "model.mix" allows that one module only.
 MAY_IMPORT = {
@@ -22,6 +32,9 @@ MAY_IMPORT = {
     "settings": set(),
     "records": set(),
     "devices": set(),
+    "run_folder": set(),
+    "schema": set(),
+    "stop_signals": set(),
     "charts": set(),
     "text": set(),
     "model": set(),

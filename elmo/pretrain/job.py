@@ -21,9 +21,9 @@ from typing import Any
 
 import torch
 
+from elmo import run_folder
 from elmo.devices import choose_device
 from elmo.errors import ConfigError, DataError
-from elmo.files import explain_write, file_lock
 from elmo.model.bilm import BiLM
 from elmo.model.config import BiLMConfig, HeadConfig, WordConfig, num_parameters
 from elmo.pretrain.config import RunConfig
@@ -135,10 +135,7 @@ def lock_run_folder(folder: Path) -> Iterator[None]:
     if distributed.rank() != 0:  # the first process holds the lock for all
         yield
         return
-    with explain_write(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-    hint = "Wait for it, stop it, or choose another --out."
-    with file_lock(folder / ".lock", f"{folder} is in use by", hint):
+    with run_folder.lock_run_folder(folder):
         yield
 
 

@@ -40,11 +40,11 @@ from elmo.pretrain.train.metrics_log import RunLog
 from elmo.pretrain.train.optim import load_optimizer
 from elmo.pretrain.train.perplexity import Evaluator
 from elmo.pretrain.train.prefetch import Prefetcher
-from elmo.pretrain.train.signals import StopSignals
 from elmo.pretrain.train.spike_guard import SpikeGuard
 from elmo.pretrain.train.step import StepMetrics, Stepper
 from elmo.pretrain.train.throughput import Meter
 from elmo.settings import changed_settings
+from elmo.stop_signals import StopSignals
 
 log = logging.getLogger(__name__)
 
