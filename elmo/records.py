@@ -85,10 +85,10 @@ def kind_of(values: Any) -> str | None:
         return None
     if values.get("format") == FORMAT:
         kind = values.get("kind")
-        if values.get("version") != VERSION or kind not in KINDS:
+        if values.get("version") != VERSION or not isinstance(kind, str) or kind not in KINDS:
             raise DataError(
-                f"The record is of kind {kind!r}, version {values.get('version')!r}; expected version {VERSION} "
-                f"of one of {', '.join(KINDS)}.",
+                f"The record is of kind {kind!r:.80}, version {values.get('version')!r:.80}; expected version "
+                f"{VERSION} of one of {', '.join(KINDS)}.",
                 "Read it with the elmo version that wrote it, or run its command again.",
             )
         return str(kind)

@@ -13,16 +13,9 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "elmo"
 FILES = sorted(path for path in PACKAGE.rglob("*.py"))
 EVERYWHERE = {
-    "devices",
-    "errors",
-    "files",
-    "progress",
-    "records",
-    "run_folder",
-    "schema",
-    "settings",
+    "devices", "errors", "files", "progress", "record_shapes", "records", "run_folder", "schema", "settings",
     "stop_signals",
-}  # may be imported by all
+}  # may be imported by all  # fmt: skip
 
 # package -> what of elmo it may import besides itself and EVERYWHERE. "model.mix" allows that one module only.
 MAY_IMPORT = {
@@ -33,6 +26,7 @@ MAY_IMPORT = {
     "records": set(),
     "devices": set(),
     "run_folder": set(),
+    "record_shapes": set(),
     "schema": set(),
     "stop_signals": set(),
     "charts": set(),

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from elmo.files import explain_write
+from elmo.schema import Maybe
 from elmo.weights.checkpoint_folder import (
     Checkpoint,
     newest_sound,
@@ -21,6 +22,7 @@ from elmo.weights.checkpoint_folder import (
 
 FOLDER, KEPT = "checkpoint", 2
 _SETS = ("model", "best")  # of weights
+_ABOUT = {"config": {"elmo": {"mode": str}}, "data": {}, "elmo": Maybe({})}  # in the manifest
 
 
 def save_checkpoint(
@@ -41,9 +43,9 @@ def save_checkpoint(
 def load_checkpoint(out: Path) -> tuple[Path, Checkpoint] | None:
     """The newest undamaged checkpoint and its path; None without checkpoint, DataError if all are damaged."""
     folder = out / FOLDER
-    newest = newest_sound(folder, *_SETS)
+    newest = newest_sound(folder, *_SETS, about=_ABOUT)
     if newest is None and (folder / "manifest.json").exists():  # of a version that kept one checkpoint, in the folder
-        return folder, read_checkpoint(folder, *_SETS)
+        return folder, read_checkpoint(folder, *_SETS, about=_ABOUT)
     return newest
 
 

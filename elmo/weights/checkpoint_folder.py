@@ -25,7 +25,8 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from elmo.errors import DataError
-from elmo.files import atomic_folder, sha256_file
+from elmo.files import atomic_folder, read_json, sha256_file
+from elmo.schema import ANY, find_problem
 
 log = logging.getLogger(__name__)
 
@@ -56,10 +57,15 @@ def write_checkpoint(
         (partial / _MANIFEST).write_text(text, encoding="utf-8")
 
 
-def read_checkpoint(folder: Path, *names: str) -> Checkpoint:
-    """The sets of weights called `names`, the training state and the manifest; DataError when one is damaged."""
+def read_checkpoint(folder: Path, *names: str, about: Any = ANY) -> Checkpoint:
+    """The sets of weights called `names`, the training state and the manifest; DataError when one is damaged.
+
+    `about` is the shape (`elmo.schema`) of what the run has added to the manifest.
+    """
+    manifest = read_json(folder / _MANIFEST, max_bytes=64 << 20)
     try:
-        manifest = json.loads((folder / _MANIFEST).read_text(encoding="utf-8"))
+        if problem := find_problem(manifest, about):
+            raise ValueError(f"{_MANIFEST}: {problem}")
         for name in (*(f"{name}.safetensors" for name in names), _TRAINING):
             if sha256_file(folder / name) != manifest["files"][name]:
                 raise ValueError(f"{name} is not the file its manifest describes")
@@ -90,8 +96,8 @@ def list_checkpoints(folder: Path) -> list[Path]:
     return sorted(paths, key=step_of)
 
 
-def newest_sound(folder: Path, *names: str, strict: bool = False) -> tuple[Path, Checkpoint] | None:
-    """The newest undamaged checkpoint and its path; `names` as in `read_checkpoint`.
+def newest_sound(folder: Path, *names: str, about: Any = ANY, strict: bool = False) -> tuple[Path, Checkpoint] | None:
+    """The newest undamaged checkpoint and its path; `names` and `about` as in `read_checkpoint`.
 
     Damaged ones are named in a warning (with `strict` in an error). None where there are no checkpoints; an error where
     all of them are damaged, because starting over would lose the run.
@@ -99,7 +105,7 @@ def newest_sound(folder: Path, *names: str, strict: bool = False) -> tuple[Path,
     paths = list_checkpoints(folder)
     for path in reversed(paths):
         try:
-            return path, read_checkpoint(path, *names)
+            return path, read_checkpoint(path, *names, about=about)
         except DataError as error:
             if strict:
                 raise

@@ -332,7 +332,7 @@ def test_a_record_without_a_required_key_is_an_error(tmp_path):
         ("dev.f1", {**record, "dev": {}}),
     ):
         (tmp_path / "run" / "record.json").write_text(json.dumps(incomplete), encoding="utf-8")
-        with pytest.raises(DataError, match=f"record without {missing}"):
+        with pytest.raises(DataError, match=f"record of task without {missing}"):
             find_records([tmp_path])
 
 

@@ -34,6 +34,8 @@ __all__ = [
     "sweep_leftovers",
 ]
 
+_ABOUT = {"identity": {}, "settings": {}}  # in the manifest
+
 
 def save_checkpoint(folder: Path, step: int, weights: Weights, training: dict[str, Any], about: dict[str, Any]) -> Path:
     """Writes `folder/step-N`; when this returns, a crash can no longer lose it."""
@@ -45,13 +47,13 @@ def save_checkpoint(folder: Path, step: int, weights: Weights, training: dict[st
 
 def load_checkpoint(path: Path) -> tuple[Weights, dict[str, Any], dict[str, Any]]:
     """Weights, training state and manifest of one checkpoint; DataError when it is damaged."""
-    weights, training, manifest = read_checkpoint(path, "model")
+    weights, training, manifest = read_checkpoint(path, "model", about=_ABOUT)
     return weights["model"], training, manifest
 
 
 def newest_sound(folder: Path, *, strict: bool = False) -> tuple[Path, Weights, dict[str, Any], dict[str, Any]] | None:
     """The newest undamaged checkpoint: its path, weights, training state and manifest; None without checkpoints."""
-    newest = checkpoint_folder.newest_sound(folder, "model", strict=strict)
+    newest = checkpoint_folder.newest_sound(folder, "model", about=_ABOUT, strict=strict)
     if newest is None:
         return None
     path, (weights, training, manifest) = newest
