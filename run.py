@@ -77,7 +77,7 @@ def main(words: "list[str]") -> None:
         os.execv(str(PYTHON), [str(PYTHON)] + commands[verb] + rest)
 
 
-def need_python(version: "tuple") -> None:
+def need_python(version: "tuple[Any, ...]") -> None:
     if tuple(version[:2]) < (3, 10):
         stop(f"Python 3.10 or newer is required, this is {version[0]}.{version[1]} ({sys.executable}).")
 

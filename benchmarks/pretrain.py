@@ -41,7 +41,7 @@ from elmo.model.config import PRESETS, BiLMConfig, HeadConfig
 from elmo.pretrain.config import RunConfig, make_config
 from elmo.pretrain.data.stream import Direction, LMBatch
 from elmo.pretrain.train.sampler import draw
-from elmo.pretrain.train.step import Stepper
+from elmo.pretrain.train.step import Trainer
 from elmo.pretrain.train.throughput import flops_per_token
 from elmo.text.chars import encode_token
 
@@ -188,15 +188,15 @@ def measure(
     )
     torch.manual_seed(0)
     model = BiLM(replace(config.model, head=HeadConfig(vocab_size=vocab_size))).to(device)
-    stepper = Stepper(model, table, config)
+    trainer = Trainer(model, table, config)
     plain_model, plain = plain_stepper(config, table, vocab_size, num_samples)
     batches = make_batches(ids, rows, steps, args.batches)
-    feeds = [stepper.feeds(batch, number) for number, batch in enumerate(batches)]
+    inputs = [trainer.make_inputs(batch, number) for number, batch in enumerate(batches)]
 
     def ours(batch: LMBatch, number: int) -> None:
-        stepper.update(feeds[number % len(feeds)], number)
+        trainer.update(inputs[number % len(inputs)], number)
 
-    systems = {"elmo": (ours, model, stepper.optimizer), "plain": (plain, plain_model, plain.optimizer)}
+    systems = {"elmo": (ours, model, trainer.optimizer), "plain": (plain, plain_model, plain.optimizer)}
     distinct = statistics.mean(
         len(np.unique(np.stack([b.forward.inputs, b.backward.inputs]))) / (rows * steps) for b in batches
     )

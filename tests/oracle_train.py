@@ -1,17 +1,18 @@
-"""One training step of a biLM in NumPy float64, every derivative written out by hand: the truth for pretraining tests.
+"""One training step of a biLM in NumPy float64 with derivatives written by hand: the reference for pretraining tests.
 
-Shares no code with the elmo package. Each part is a pair: `x_forward` gives its output and what its derivative needs,
-`x_backward` adds to `grads` and gives the derivative of its input. No dropout, one device. One file, because a step is
-read from end to end.
+It shares no code with the elmo package. Each part is a pair of functions: `x_forward` returns its output and a cache
+for the derivative; `x_backward` adds to `grads` and returns the derivative with respect to its input. There is no
+dropout and only one device. It is one file, so that a step can be read from end to end.
 
     total loss    mean of the directions' losses; a direction's loss is the mean NLL over its B * T positions
-    gradient      of total loss * unroll_steps, cut at the states that came in
+    gradient      of total loss * unroll_steps, truncated at the initial states
     clipping      by the global norm over all weights
     update        Adagrad without epsilon: a += g * g, w -= learning_rate * g / sqrt(a); a starts at 1
 
-Weights carry the published names (with the MultiRNNCell level) plus "softmax/W" (V, P) and "softmax/b" (V,). With
-options["share_embedding_softmax"] there is no "softmax/W": word vectors serve as both. Ids are those of training, NOT
-shifted: a character 0..260 is its row of "char_embed", a word its row of "embedding" (take 1 off shifted ids).
+Weights have the published names (with the MultiRNNCell level) plus "softmax/W" (V, P) and "softmax/b" (V,). With
+options["share_embedding_softmax"] there is no "softmax/W": the word vectors are used instead. Ids are those of
+training and NOT shifted: a character id 0..260 is a row of "char_embed", a word id is a row of "embedding" (subtract 1
+from shifted ids).
 
 Letters in shapes: B rows, T steps, C characters, E character vector, F filters, P projection, H cell, V vocabulary,
 S sampled words.
@@ -33,13 +34,13 @@ States = list[list[LayerState]]  # [direction][layer]; direction 0 is forward
 @dataclass(frozen=True, kw_only=True)
 class Negatives:
     ids: np.ndarray  # (S,) sampled words, shared by all positions of the batch
-    expected: np.ndarray  # (S,) how often each was expected among the samples
+    expected: np.ndarray  # (S,) expected count of each word among the samples
     true_expected: np.ndarray  # (B, T) the same for the targets
 
 
 @dataclass(frozen=True, kw_only=True)
 class Batch:
-    """One direction's stream. The backward batch is already reversed: it too is read from step 0 to T - 1."""
+    """The batch of one direction. The backward batch is already reversed, so it is also read from step 0 to T - 1."""
 
     ids: np.ndarray  # (B, T, C) characters or (B, T) words
     targets: np.ndarray  # (B, T) words
@@ -66,9 +67,9 @@ def train_step(
     clip_norm: float | None = 10.0,
     learning_rate: float = 0.2,
 ) -> Step:
-    """The step after which the weights are new; batches are [forward, backward], or [forward] for one direction.
+    """Makes one update; batches are [forward, backward], or [forward] for one direction.
 
-    unroll_steps defaults to T. Nothing given is changed; all arrays that come back are float64.
+    unroll_steps defaults to T. The arguments are not changed; all returned arrays are float64.
     """
     losses, grads, states = losses_and_gradients(options, weights, batches, states, unroll_steps)
     grad_norm = float(np.sqrt(sum((grad**2).sum() for grad in grads.values())))
@@ -95,8 +96,8 @@ def zero_states(options: Options, num_rows: int, num_directions: int = 2) -> Sta
 
 def log_uniform_expected(ids: np.ndarray, num_tries: int, vocab_size: int) -> np.ndarray:
     """Expected counts of ids after num_tries draws of the log-uniform sampler without repetition."""
-    chance = np.log((ids + 2.0) / (ids + 1.0)) / np.log(vocab_size + 1.0)
-    return -np.expm1(num_tries * np.log1p(-chance))
+    probability = np.log((ids + 2.0) / (ids + 1.0)) / np.log(vocab_size + 1.0)
+    return -np.expm1(num_tries * np.log1p(-probability))
 
 
 def losses_and_gradients(
@@ -106,13 +107,13 @@ def losses_and_gradients(
     states: States | None = None,
     unroll_steps: int | None = None,
 ) -> tuple[list[float], Weights, States]:
-    """Losses per direction, gradients of (mean of losses) * unroll_steps by name, and the last states."""
+    """Losses per direction, gradients of (mean of losses) * unroll_steps by name, and the final states."""
     num_rows, num_steps = batches[0].targets.shape
     unroll_steps = num_steps if unroll_steps is None else unroll_steps
     states = zero_states(options, num_rows, len(batches)) if states is None else states
     w = {name: array.astype(np.float64) for name, array in weights.items()}
     grads = {name: np.zeros(array.shape) for name, array in weights.items()}
-    losses, last_states = [], []
+    losses, final_states = [], []
     for direction, batch in enumerate(batches):
         x, token_cache = tokens_forward(options, w, batch.ids)
         layer_caches, layer_states = [], []
@@ -125,8 +126,8 @@ def losses_and_gradients(
             d_x = lstm_backward(options, w, direction, layer, d_x, layer_caches[layer], grads)
         tokens_backward(options, w, d_x, token_cache, grads)
         losses.append(loss)
-        last_states.append(layer_states)
-    return losses, grads, last_states
+        final_states.append(layer_states)
+    return losses, grads, final_states
 
 
 # ---- softmax ----
@@ -135,7 +136,7 @@ def losses_and_gradients(
 def softmax_loss(
     options: Options, w: Weights, x: np.ndarray, batch: Batch, factor: float, grads: Weights
 ) -> tuple[float, np.ndarray]:
-    """Mean NLL of the targets given x (B, T, P), and the derivative of factor * that by x."""
+    """Mean NLL of the targets given x (B, T, P), and the derivative of factor * loss with respect to x."""
     table = "embedding" if options.get("share_embedding_softmax", False) else "softmax/W"
     flat, targets = x.reshape(-1, x.shape[-1]), batch.targets.reshape(-1)  # (N, P), (N,) with N = B * T
     rows = np.arange(len(targets))
@@ -184,7 +185,7 @@ def cell_name(direction: int, layer: int) -> str:
 def lstm_forward(
     options: Options, w: Weights, direction: int, layer: int, x: np.ndarray, state: LayerState
 ) -> tuple[np.ndarray, LayerState, list[dict[str, np.ndarray]]]:
-    """Outputs (B, T, P) of one layer over x (B, T, P), its last state, and one dict of remembered values a step."""
+    """Outputs (B, T, P) of one layer over x (B, T, P), its final state, and one dict of cached values per step."""
     lstm, cell = options["lstm"], cell_name(direction, layer)
     h, c = state
     outputs, steps = [], []
@@ -216,11 +217,14 @@ def lstm_backward(
     steps: list[dict[str, np.ndarray]],
     grads: Weights,
 ) -> np.ndarray:
-    """Derivative by the layer's input (B, T, P), last step first; nothing flows into the state that came in."""
+    """The derivative with respect to the layer's input (B, T, P), computed backwards in time.
+
+    No derivative is computed for the initial state.
+    """
     lstm, cell = options["lstm"], cell_name(direction, layer)
     d_x = np.zeros(d_out.shape)
-    d_h_later = np.zeros(d_out[:, 0].shape)  # (B, P) what later steps ask of this step's h
-    d_c_later = np.zeros(steps[0]["c"].shape)  # (B, H) and of its c
+    d_h_later = np.zeros(d_out[:, 0].shape)  # (B, P) derivative with respect to h from later steps
+    d_c_later = np.zeros(steps[0]["c"].shape)  # (B, H) the same for c
     for t in reversed(range(d_out.shape[1])):
         s = steps[t]
         if has_residual(options, layer):
@@ -273,7 +277,7 @@ def tokens_forward(options: Options, w: Weights, ids: np.ndarray) -> tuple[np.nd
         kernel = w[f"CNN/W_cnn_{k}"][0]  # (width, E, n)
         num_windows = chars.shape[1] - width + 1
         values = sum(chars[:, j : j + num_windows] @ kernel[j] for j in range(width)) + w[f"CNN/b_cnn_{k}"]
-        winners.append(values.argmax(axis=1))  # (N, n) the window that won; equal windows have equal derivatives
+        winners.append(values.argmax(axis=1))  # (N, n) the best window; equal windows have equal derivatives
         pooled.append(values.max(axis=1))  # (N, n)
     raw = np.concatenate(pooled, axis=1)  # (N, F)
     x = np.tanh(raw) if cnn["activation"] == "tanh" else np.maximum(raw, 0.0)
@@ -337,5 +341,5 @@ def clip(x: np.ndarray, limit: float | None) -> np.ndarray:
 
 
 def inside(x: np.ndarray, limit: float | None) -> np.ndarray:
-    """Derivative of clip: 1 where x was let through (the limit itself included), 0 where it was cut."""
+    """The derivative of clip: 1 where |x| <= limit, else 0."""
     return np.ones(x.shape) if limit is None else (np.abs(x) <= limit).astype(np.float64)

@@ -1,4 +1,4 @@
-"""Pretraining runs small enough for tests: a little made-up text, a model of a few hundred weights, seconds a run."""
+"""Pretraining runs small enough for tests: synthetic text, a model of a few hundred weights, a few seconds per run."""
 
 from __future__ import annotations
 
@@ -25,23 +25,23 @@ ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.joi
 
 
 def write_text(path: Path, num_sentences: int = 300, seed: int = 0) -> Path:
-    """Sentences of words by Zipf's law over 60 words, each followed by its favourite successor half of the time."""
-    chance = random.Random(seed)
+    """Writes sentences of 60 words with Zipf frequencies; half of the time a word has its fixed successor."""
+    rng = random.Random(seed)
     words = [f"w{k}" for k in range(60)]
     weights = [1 / (k + 1) for k in range(60)]
     lines = []
     for _ in range(num_sentences):
-        sentence = chance.choices(words, weights, k=1)
-        for _ in range(chance.randint(2, 12)):
-            after = words[(words.index(sentence[-1]) * 7 + 3) % 60]
-            sentence.append(after if chance.random() < 0.5 else chance.choices(words, weights)[0])
+        sentence = rng.choices(words, weights, k=1)
+        for _ in range(rng.randint(2, 12)):
+            successor = words[(words.index(sentence[-1]) * 7 + 3) % 60]
+            sentence.append(successor if rng.random() < 0.5 else rng.choices(words, weights)[0])
         lines.append(" ".join(sentence))
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     return path
 
 
 def settings(text: Path | str, *layers: dict[str, Any]) -> RunConfig:
-    """A run on the text; later layers override."""
+    """The config of a run on the text; later layers override earlier ones."""
     base = {
         "data": {"files": [str(text)], "heldout": 0.05},
         "model": MODEL,
@@ -59,7 +59,7 @@ def settings(text: Path | str, *layers: dict[str, Any]) -> RunConfig:
 
 
 def run(text: Path, out: Path, *layers: dict[str, Any], **options: Any) -> JobResult:
-    """Runs or continues in this process."""
+    """Starts or continues the run in this process."""
     return pretrain(settings(text, *layers), out, num_workers=1, **options)
 
 
@@ -68,31 +68,33 @@ def train_settings(**train: Any) -> dict[str, Any]:
 
 
 def command(text: Path, out: Path, *more: str) -> list[str]:
-    """The same run as a command line."""
+    """The same run as a command line, with `more` options."""
     sets = ["model.chars.filters=[[1,4],[2,8]]", "model.chars.char_dim=4", "model.chars.max_chars=10"]
     sets += ["model.chars.num_highways=1", "model.lstm.cell_dim=12", "model.lstm.proj_dim=6"]
     sets += ["objective.num_samples=16", "train.steps=5", "train.checkpoint_every=10", "train.validate_every=20"]
-    given = [part for item in sets for part in ("--set", item)]
+    set_options = [part for assignment in sets for part in ("--set", assignment)]
     return [
         *(sys.executable, "-m", "elmo", "pretrain", str(text), "--out", str(out), "--heldout", "0.05", "--rows", "4"),
-        *("--device", "cpu", "--workers", "1", "--max-steps", "40", *given, *more),
+        *("--device", "cpu", "--workers", "1", "--max-steps", "40", *set_options, *more),
     ]
 
 
 def call(*words: str, **options: Any) -> subprocess.CompletedProcess[str]:
+    """Runs a command line and captures its output."""
     return subprocess.run(words, capture_output=True, text=True, env=ENVIRONMENT, timeout=280, check=False, **options)
 
 
 def digest(out: Path) -> str:
-    """Of the finished model's tensors and of the metrics: equal where two runs went the same way to the last bit."""
-    found = hashlib.sha256()
+    """A hash of the weights and the metrics of a finished run; equal if two runs are identical bit for bit."""
+    sha256 = hashlib.sha256()
     newest = max((out / "checkpoints").glob("step-*"))
     for path in (out / "model" / "model.safetensors", newest / "model.safetensors"):
         for name, tensor in sorted(load_file(path).items()):
-            found.update(name.encode() + tensor.numpy().tobytes())
-    found.update((out / "metrics.jsonl").read_bytes())
-    return found.hexdigest()
+            sha256.update(name.encode() + tensor.numpy().tobytes())
+    sha256.update((out / "metrics.jsonl").read_bytes())
+    return sha256.hexdigest()
 
 
 def records(out: Path) -> list[dict[str, Any]]:
+    """The records of the run's metrics log."""
     return [json.loads(line) for line in (out / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]

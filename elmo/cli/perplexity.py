@@ -40,11 +40,11 @@ def run(
     import elmo
     from elmo.embed.lm import LanguageModel
     from elmo.pretrain.data.corpus import Reading, read_sentences
-    from elmo.pretrain.file_perplexity import measure
+    from elmo.pretrain.file_perplexity import file_perplexity
 
     reading = Reading(tokenize=tokenize, errors=errors)
     lm = LanguageModel(elmo.load(model, device=device))
-    report = measure(lm.embedder.model, lm.vocab.words, files, reading, carried=carried, num_workers=workers)
+    report = file_perplexity(lm.embedder.model, lm.vocab.words, files, reading, carried=carried, num_workers=workers)
     if scores is not None:
         _write_scores(lm, read_sentences(files, reading), scores)
     if as_json:

@@ -58,8 +58,9 @@ def run(
     the same text and options finds the finished folder and does nothing.
     """
     from elmo.pretrain.data.corpus import Reading
-    from elmo.pretrain.data.preflight import first_look, preflight
-    from elmo.pretrain.data.shards import PrepareConfig, prepare
+    from elmo.pretrain.data.preflight import preflight, preflight_warnings
+    from elmo.pretrain.data.prepare import prepare
+    from elmo.pretrain.data.prepare_config import PrepareConfig
     from elmo.pretrain.data.vocabulary import read_vocabulary
 
     reading = Reading(tokenize=tokenize, specials=specials, errors=errors)
@@ -79,7 +80,7 @@ def run(
         **_heldout_settings(heldout),
     )
     if not out.exists():
-        for warning in first_look(config, workers):
+        for warning in preflight_warnings(config, workers):
             typer.echo(f"warning: {warning}", err=True)
     data = prepare(config, out, num_workers=workers, overwrite=overwrite, progress=True)
     facts = _facts(data)

@@ -1,4 +1,4 @@
-"""Training the language model: corpus -> shards -> batches -> train step -> checkpoint -> export.
+"""Pretraining of the language model: text -> prepared folder -> batches -> train step -> checkpoint -> exported model.
 
-The data half (`corpus`, `tally`, `vocabulary`, `preflight`, `prepared`, `shards`, `stream`) needs no torch.
+`data` makes prepared folders and batches and does not import torch; `train` holds the training loop.
 """

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 from elmo.errors import ConfigError
 from elmo.model.config import PRESETS, BiLMConfig
-from elmo.pretrain.data.shards import PrepareConfig
+from elmo.pretrain.data.prepare_config import PrepareConfig
 from elmo.settings import above, at_least, check_fields, format_toml, merge, one_of, parse_settings
 
 

@@ -1,4 +1,4 @@
-"""What a run would do and take, before it does: parameters, tokens an epoch, memory, time, from a look at the text."""
+"""Estimates parameters, tokens per epoch, memory and time of a run from a sample of its text (`--dry-run`)."""
 
 from __future__ import annotations
 
@@ -15,79 +15,87 @@ from elmo.files import COMPRESSED
 from elmo.model.config import num_parameters
 from elmo.pretrain.config import RunConfig
 from elmo.pretrain.data.corpus import find_sources, read_sentences
-from elmo.pretrain.data.shards import PrepareConfig
+from elmo.pretrain.data.prepare_config import PrepareConfig
 from elmo.pretrain.data.vocabulary import read_vocabulary
-from elmo.pretrain.job import model_for_size
+from elmo.pretrain.job import model_config_for_vocab
 from elmo.pretrain.train.throughput import clock, flops_per_token
 
-SAMPLE = 20_000  # sentences looked at
-PACKED = 3.5  # bytes of text in a byte of a compressed file
-CPU_CELL, CUDA_CELL = 5e-4, 5e-5  # seconds that a layer's step takes beside its products, forward and backward
+SAMPLE_SENTENCES = 20_000
+COMPRESSION_RATIO = 3.5  # bytes of text per byte of a compressed file
+MATMUL_UTILIZATION = 0.35  # assumed share of the speed of a large matrix product that training reaches
+# Seconds per time step of one layer besides its matrix products, forward and backward.
+CPU_STEP_OVERHEAD, CUDA_STEP_OVERHEAD = 5e-4, 5e-5
 
 
 def estimate(config: RunConfig, out: Path) -> str:
-    """The plan in words. Token counts are extrapolated from the first sentences by bytes; times by a short product."""
+    """The plan of a run as text.
+
+    Token counts are extrapolated by bytes from the first sentences; times from the measured speed of a matrix product.
+    """
     sources = find_sources(config.data.files)
-    sentences = list(islice(read_sentences(config.data.files, config.data.reading), SAMPLE))
+    sentences = list(islice(read_sentences(config.data.files, config.data.reading), SAMPLE_SENTENCES))
     sample_bytes = sum(len(token.encode()) + 1 for sentence in sentences for token in sentence)
-    total_bytes = sum(source.size * (PACKED if source.path.endswith(COMPRESSED) else 1) for source in sources)
-    tokens = sum(map(len, sentences))
-    growth = max(1.0, total_bytes / max(sample_bytes, 1)) if len(sentences) == SAMPLE else 1.0
-    epoch_tokens = int((tokens + len(sentences)) * growth)
-    vocab_size = _vocab_size(config.data, sentences, growth)
-    model = model_for_size(config, vocab_size)
+    total_bytes = sum(
+        source.size * (COMPRESSION_RATIO if source.path.endswith(COMPRESSED) else 1) for source in sources
+    )
+    sample_tokens = sum(map(len, sentences))
+    is_sample = len(sentences) == SAMPLE_SENTENCES
+    scale = max(1.0, total_bytes / max(sample_bytes, 1)) if is_sample else 1.0
+    epoch_tokens = int((sample_tokens + len(sentences)) * scale)
+    vocab_size = _estimate_vocab_size(config.data, sentences, scale)
+    model = model_config_for_vocab(config, vocab_size)
     train, device = config.train, choose_device(config.train.device)
     steps = train.max_steps or max(1, round(train.epochs * epoch_tokens / (train.rows * train.steps)))
     samples = min(config.objective.num_samples, vocab_size) if config.objective.softmax == "sampled" else vocab_size
     positions = train.rows * train.steps
-    cells = train.steps * model.lstm.num_layers * model.num_directions * train.accumulate
-    step_seconds = positions * flops_per_token(model, samples) / (0.35 * _products_per_second(device))
-    step_seconds += cells * (CUDA_CELL if device.startswith("cuda") else CPU_CELL)
-    speed = positions / step_seconds
+    time_steps = train.steps * model.lstm.num_layers * model.num_directions * train.accumulate
+    step_seconds = positions * flops_per_token(model, samples) / (MATMUL_UTILIZATION * _matmul_flops(device))
+    step_seconds += time_steps * (CUDA_STEP_OVERHEAD if device.startswith("cuda") else CPU_STEP_OVERHEAD)
+    tokens_per_second = positions / step_seconds
     parameters, softmax = num_parameters(model), num_parameters(model, head=True) - num_parameters(model)
-    copies = 3 if config.optim.name == "adagrad" else 4  # weights, gradients, one or two sums
-    kept = model.lstm.num_layers * (14 * model.lstm.cell_dim + 6 * model.lstm.proj_dim) + 3 * samples
-    kept *= model.num_directions * positions // train.accumulate
-    memory = 4 * (copies * (parameters + softmax) + kept)
+    copies = 3 if config.optim.name == "adagrad" else 4  # weights, gradients, one or two optimizer states
+    activations = model.lstm.num_layers * (14 * model.lstm.cell_dim + 6 * model.lstm.proj_dim) + 3 * samples
+    activations *= model.num_directions * positions // train.accumulate
+    memory = 4 * (copies * (parameters + softmax) + activations)
     run_tokens = steps * positions
     free = shutil.disk_usage(out.parent if out.parent.exists() else Path(".")).free
     disk = (train.keep + 1) * copies * 4 * (parameters + softmax)
     return "\n".join(
         [
-            f"text        {len(sources)} files, {total_bytes / 1e6:,.1f} MB, about {epoch_tokens:,} tokens an epoch",
+            f"text        {len(sources)} files, {total_bytes / 1e6:,.1f} MB, about {epoch_tokens:,} tokens per epoch",
             f"vocabulary  about {vocab_size:,} words (at most {config.data.max_vocab or 'all'})",
             f"model       {parameters:,} parameters + {softmax:,} softmax; vectors of {model.dim}",
             f"run         {steps:,} steps of {train.rows} x {train.steps} tokens = "
             f"{run_tokens / max(epoch_tokens, 1):.1f} epochs; recipe {config.recipe}, seed {train.seed}",
-            f"device      {device}, about {speed:,.0f} tokens/s, {clock(steps * step_seconds)} for the run",
-            f"memory      about {_bytes(memory)} (--set train.accumulate=2 saves activations)",
-            f"disk        about {_bytes(disk)} of checkpoints in {out}, {_bytes(free)} free",
-            "nothing was written; the same command without --dry-run starts (or continues) the run",
+            f"device      {device}, about {tokens_per_second:,.0f} tokens/s, {clock(steps * step_seconds)} for the run",
+            f"memory      about {_format_bytes(memory)} (--set train.accumulate=2 reduces the memory of activations)",
+            f"disk        about {_format_bytes(disk)} of checkpoints in {out}, {_format_bytes(free)} free",
+            "Nothing was written. The same command without --dry-run starts or continues the run.",
         ]
     )
 
 
-def _vocab_size(data: PrepareConfig, sentences: list[list[str]], growth: float) -> int:
-    """Of the file, or by Heaps' law from the sample."""
+def _estimate_vocab_size(data: PrepareConfig, sentences: list[list[str]], scale: float) -> int:
+    """The size of the vocabulary file, or an extrapolation by Heaps' law from the word types (distinct words)."""
     if data.vocab_path:
         return len(read_vocabulary(data.vocab_path))
     counts = Counter(token for sentence in sentences for token in sentence)
-    types = sum(count >= data.min_count for count in counts.values())
-    return min(data.max_vocab or 1 << 30, int(types * growth**0.6) + 3)
+    num_types = sum(count >= data.min_count for count in counts.values())
+    return min(data.max_vocab or 1 << 30, int(num_types * scale**0.6) + 3)
 
 
-def _products_per_second(device: str) -> float:
-    """FLOP/s of a plain matrix product, timed for a moment."""
+def _matmul_flops(device: str) -> float:
+    """FLOP/s of a large matrix product, measured for about 0.2 seconds."""
     size = 4096 if device.startswith("cuda") else 768
     dtype = torch.bfloat16 if device.startswith("cuda") else torch.float32
-    a = torch.randn(size, size, device=device, dtype=dtype)
-    float((a @ a)[0, 0])
+    matrix = torch.randn(size, size, device=device, dtype=dtype)
+    float((matrix @ matrix)[0, 0])
     start, count = time.perf_counter(), 0
     while time.perf_counter() - start < 0.2:
-        float((a @ a)[0, 0])
+        float((matrix @ matrix)[0, 0])
         count += 1
     return count * 2 * size**3 / (time.perf_counter() - start)
 
 
-def _bytes(number: float) -> str:
+def _format_bytes(number: float) -> str:
     return f"{number / 1e9:,.1f} GB" if number >= 1e9 else f"{number / 1e6:,.0f} MB"

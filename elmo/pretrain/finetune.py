@@ -1,8 +1,8 @@
-"""A trained biLM taken further on the text of a domain, its vocabulary adapted on the way (paper section 3.4).
+"""Fine-tunes a trained biLM on text of a new domain and adapts its vocabulary (paper section 3.4).
 
-The softmax keeps its rows for words it knows, gets rows for the domain's own words, and is put into the order of the
-domain's frequencies, which the sampled softmax needs. A model without a softmax (the published files) gets a new one,
-which learns alone at first so that it does not disturb the rest.
+The softmax keeps its rows for words of the old vocabulary, gets new rows for frequent words of the domain, and is
+reordered by the frequencies of the domain, which the sampled softmax needs. A model without a softmax (the published
+files) gets a new one, which is trained alone at first so that its random weights do not disturb the other weights.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from elmo.model.config import HeadConfig
 from elmo.model.head import SoftmaxHead
 from elmo.pretrain.config import RunConfig
 from elmo.pretrain.data.vocabulary import count_words
-from elmo.pretrain.file_perplexity import measure
+from elmo.pretrain.file_perplexity import file_perplexity
 from elmo.pretrain.job import JobResult, pretrain
 from elmo.records import make_record, write_record
 from elmo.text.chars import encode_token
@@ -37,16 +37,16 @@ from elmo.weights.word_list import write_words
 
 log = logging.getLogger(__name__)
 
-NEIGHBORS = 10  # known words whose rows a new word starts from
+NEIGHBORS = 10  # old words whose rows are averaged into the row of a new word
 
 
 @dataclass(frozen=True)
 class Coverage:
-    """How much of the domain's running text the vocabulary has words for, before and after."""
+    """How much of the domain's text the vocabulary covers before and after it is adapted."""
 
     old_words: int
     new_words: int
-    before: float  # share of running words
+    before: float  # share of tokens
     after: float
 
 
@@ -62,34 +62,37 @@ def finetune(
     strict_resume: bool = False,
     say: Callable[[str], None] = log.info,
 ) -> tuple[JobResult, dict[str, Any]]:
-    """Continues a model on `config.data`; `also` are held-out files of the model's old domain, measured as well.
+    """Continues the training of a model on `config.data`; returns the result of the run and a report.
 
-    Gives the run's result and the report: coverage, and perplexity before and after on both kinds of text.
+    The report holds the coverage and, for held-out files of the new domain and for `also`, the perplexity before and
+    after. `also` are held-out files of the old domain. `say` receives status lines.
     """
     if parts.lexicon is not None or parts.config.chars is None:
-        raise ConfigError("Fine-tuning is for models that read bytes; this one reads words or a lexicon.")
-    vocab, coverage = adapted_vocabulary(parts, config, max_new_words, min_count, num_workers)
+        raise ConfigError("Only a model that reads characters can be fine-tuned; this one reads words or a lexicon.")
+    vocab, coverage = adapt_vocabulary(parts, config, max_new_words, min_count, num_workers)
     say(
-        f"vocabulary: {coverage.old_words:,} words kept, {coverage.new_words:,} new; they cover "
-        f"{coverage.before:.2%} -> {coverage.after:.2%} of the running text"
+        f"vocabulary: {coverage.old_words:,} old words, {coverage.new_words:,} new words; coverage of the text "
+        f"{coverage.before:.2%} -> {coverage.after:.2%}"
     )
     out.mkdir(parents=True, exist_ok=True)
     with atomic_file(out / "vocab.txt") as partial:
         write_words(partial, vocab)
-    model = adapted_model(parts, vocab, choose_device(config.train.device))
-    fresh = parts.config.head is None
-    head_only = config.train.head_only_steps if not fresh or config.train.head_only_steps else _head_steps(config)
+    model = adapt_model(parts, vocab, choose_device(config.train.device))
+    new_softmax = parts.config.head is None
+    head_only_steps = config.train.head_only_steps
+    if new_softmax and not head_only_steps:
+        head_only_steps = _default_head_only_steps(config)
     config = replace(
         config,
         model=replace(parts.config, head=None),
         data=replace(config.data, vocab_path=str(out / "vocab.txt")),
-        train=replace(config.train, head_only_steps=head_only),
+        train=replace(config.train, head_only_steps=head_only_steps),
     )
     report: dict[str, Any] = {"coverage": vars(coverage)}
-    before_path = out / "before.json"  # measured once: a continued run starts from other weights
+    before_path = out / "before.json"  # measured only once, because a continued run starts from other weights
     before = json.loads(before_path.read_text()) if before_path.exists() else None
-    if before is None and not fresh:
-        before = _measure_all(model, vocab, config, also, num_workers)
+    if before is None and not new_softmax:
+        before = _heldout_perplexity(model, vocab, config, also, num_workers)
         with atomic_file(before_path) as partial:
             partial.write_text(json.dumps(before), encoding="utf-8")
     result = pretrain(
@@ -103,86 +106,91 @@ def finetune(
     )
     report["before"] = before
     if result.model is not None:
-        report["after"] = _measure_all(model, vocab, config, also, num_workers)
+        report["after"] = _heldout_perplexity(model, vocab, config, also, num_workers)
     record = make_record("finetuning", report)
     if result.model is not None:
         write_record(out / "finetune.json", record)
     return result, record
 
 
-def adapted_vocabulary(
+def adapt_vocabulary(
     parts: ModelParts, config: RunConfig, max_new_words: int, min_count: int, num_workers: int | None
 ) -> tuple[list[str], Coverage]:
-    """Old words and the domain's frequent new ones, by falling frequency in the domain; unseen old words come last."""
+    """The old words and frequent new words, sorted by falling frequency in the domain; unseen old words come last."""
     counts = count_words(config.data.files, config.data.reading, num_workers=num_workers)
     words, _, train, _ = counts.table()
-    seen = dict(zip(words, train.tolist(), strict=True))
-    special = (BOS, EOS, UNK)
-    old = [word for word in (parts.vocab or ()) if word not in special] if parts.config.head else []
-    known = set(old)
-    often = [w for w in words if w not in known and w not in special and seen[w] >= min_count]
-    new = often[: max_new_words if old else config.data.max_vocab]
-    rank = {word: number for number, word in enumerate(old)}
-    ordered = sorted(old + new, key=lambda word: (-seen.get(word, 0), rank.get(word, len(rank)), word))
-    total = max(sum(n for word, n in seen.items() if word not in special), 1)
-    covered = [sum(seen.get(word, 0) for word in group) / total for group in (old, old + new)]
-    return [*special, *ordered], Coverage(len(old), len(new), *covered)
+    frequency = dict(zip(words, train.tolist(), strict=True))
+    specials = (BOS, EOS, UNK)
+    old = [word for word in (parts.vocab or ()) if word not in specials] if parts.config.head else []
+    excluded = {*old, *specials}
+    frequent = [word for word in words if word not in excluded and frequency[word] >= min_count]
+    new = frequent[: max_new_words if old else config.data.max_vocab]
+    old_rank = {word: rank for rank, word in enumerate(old)}
+    ordered = sorted(old + new, key=lambda word: (-frequency.get(word, 0), old_rank.get(word, len(old_rank)), word))
+    total = max(sum(n for word, n in frequency.items() if word not in specials), 1)
+    before, after = (sum(frequency.get(word, 0) for word in group) / total for group in (old, old + new))
+    return [*specials, *ordered], Coverage(len(old), len(new), before, after)
 
 
-def adapted_model(parts: ModelParts, vocab: list[str], device: str = "cpu") -> BiLM:
-    """The model with a softmax over `vocab`: known rows kept, new ones made from the known words they resemble.
+def adapt_model(parts: ModelParts, vocab: list[str], device: str = "cpu") -> BiLM:
+    """The model with a softmax over `vocab`: rows of old words are copied, rows of new words are weighted means.
 
-    Resemblance is the cosine of the context-free token vectors, which characters alone decide.
+    The mean is over the rows of the most similar old words. Similarity is the cosine of the context-independent token
+    vectors, which depend on the characters alone.
     """
     source = build(parts).to(device)
     model = BiLM(replace(parts.config, head=HeadConfig(vocab_size=len(vocab)))).to(device)
-    model.load_state_dict({k: v for k, v in source.state_dict().items() if not k.startswith("head.")}, strict=False)
+    weights = {name: tensor for name, tensor in source.state_dict().items() if not name.startswith("head.")}
+    model.load_state_dict(weights, strict=False)
     if parts.config.head is None:
         return model
     if not isinstance(source.head, SoftmaxHead):
         raise ConfigError(
-            "The model has an adaptive softmax, which cannot take new words.", "Train a new model instead."
+            "The model has an adaptive softmax, which cannot get new words.", "Train a new model instead."
         )
     assert parts.vocab is not None
     assert isinstance(model.head, SoftmaxHead)
-    old = Vocabulary(parts.vocab, source=parts.source)
-    kept = [(new, old.id(word)) for new, word in enumerate(vocab) if word in old]
-    fresh = [new for new, word in enumerate(vocab) if word not in old]
+    old_vocab = Vocabulary(parts.vocab, source=parts.source)
+    row_pairs = [(row, old_vocab.id(word)) for row, word in enumerate(vocab) if word in old_vocab]
+    all_new_rows = [row for row, word in enumerate(vocab) if word not in old_vocab]
     with torch.no_grad():
-        here, there = (torch.tensor(column, device=device) for column in zip(*kept, strict=True))
-        model.head.weight[here], model.head.bias[here] = source.head.weight[there], source.head.bias[there]
-        if fresh:
-            known_vectors = _token_vectors(source, [old.words[int(i)] for i in there])  # (K, P)
-            for start in range(0, len(fresh), 256):
-                rows = torch.tensor(fresh[start : start + 256], device=device)
-                vectors = _token_vectors(source, [vocab[int(i)] for i in rows])  # (R, P)
-                cosine, nearest = (vectors @ known_vectors.t()).topk(min(NEIGHBORS, len(known_vectors)), dim=1)
-                weights = torch.softmax(cosine * 10, dim=1)  # (R, k): the nearest counts most
-                known = there[nearest]  # (R, k)
-                model.head.weight[rows] = (weights[:, :, None] * source.head.weight[known]).sum(dim=1)
-                model.head.bias[rows] = (weights * source.head.bias[known]).sum(dim=1)
+        copied_rows, old_rows = (torch.tensor(rows, device=device) for rows in zip(*row_pairs, strict=True))
+        model.head.weight[copied_rows] = source.head.weight[old_rows]
+        model.head.bias[copied_rows] = source.head.bias[old_rows]
+        if all_new_rows:
+            old_vectors = _token_vectors(source, [old_vocab.words[int(i)] for i in old_rows])  # (old words, P)
+            for start in range(0, len(all_new_rows), 256):
+                new_rows = torch.tensor(all_new_rows[start : start + 256], device=device)  # (N,)
+                vectors = _token_vectors(source, [vocab[int(i)] for i in new_rows])  # (N, P)
+                num_neighbors = min(NEIGHBORS, len(old_vectors))
+                cosine, nearest = (vectors @ old_vectors.t()).topk(num_neighbors, dim=1)  # (N, neighbors)
+                mixture = torch.softmax(cosine * 10, dim=1)  # (N, neighbors), the nearest has the highest weight
+                neighbor_rows = old_rows[nearest]  # (N, neighbors)
+                model.head.weight[new_rows] = (mixture[:, :, None] * source.head.weight[neighbor_rows]).sum(dim=1)
+                model.head.bias[new_rows] = (mixture * source.head.bias[neighbor_rows]).sum(dim=1)
     return model
 
 
 def _token_vectors(model: BiLM, words: list[str]) -> Tensor:
+    """The context-independent vectors of words, normalised to length 1, (N, P)."""
     chars = model.config.chars
     assert chars is not None
-    parts, like = [], next(model.parameters())
-    strongest_windows = find_strongest_windows(model, like.device, like.dtype)
+    vectors, parameter = [], next(model.parameters())
+    strongest_windows = find_strongest_windows(model, parameter.device, parameter.dtype)
     for start in range(0, len(words), 512):
         ids = np.stack([encode_token(word, chars.max_chars) for word in words[start : start + 512]])
-        parts.append(model.token_encoder(torch.from_numpy(ids).to(like.device), strongest_windows))
-    return torch.nn.functional.normalize(torch.cat(parts), dim=1)  # (N, P)
+        vectors.append(model.token_encoder(torch.from_numpy(ids).to(parameter.device), strongest_windows))
+    return torch.nn.functional.normalize(torch.cat(vectors), dim=1)  # (N, P)
 
 
-def _measure_all(
+def _heldout_perplexity(
     model: BiLM, vocab: list[str], config: RunConfig, also: tuple[str, ...], num_workers: int | None
 ) -> dict[str, Any]:
-    """Perplexity on the files held out of the new text (where files are named) and on the old domain's."""
+    """Perplexity on the held-out files of the new domain and on the files `also` of the old one; {} without files."""
     files = (*config.data.heldout_files, *also)
-    return measure(model, vocab, files, config.data.reading, num_workers=num_workers) if files else {}
+    return file_perplexity(model, vocab, files, config.data.reading, num_workers=num_workers) if files else {}
 
 
-def _head_steps(config: RunConfig) -> int:
-    """How long a new softmax learns alone: a tenth of the run where its length is known."""
+def _default_head_only_steps(config: RunConfig) -> int:
+    """The number of steps for which only a new softmax is trained: a tenth of the run if its length is set."""
     return max(1, config.train.max_steps // 10) if config.train.max_steps else 500

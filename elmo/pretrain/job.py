@@ -1,12 +1,12 @@
-"""A whole pretraining run: prepare the text, train, measure, and export a model people can load.
+"""Runs a whole pretraining run: prepares the text, trains, evaluates, and exports a model that `elmo.load` reads.
 
 run/
   data/        prepared text
   (see `loop`: config.toml, metrics.jsonl, checkpoints/, best/)
   model/       the finished model, for elmo.load
-  published/   options.json + weights.hdf5, for old tools
-  curve.svg    the course of the run
-  report.json  what came out, with the definition of its numbers
+  published/   options.json + weights.hdf5, for older tools
+  curve.svg    training and held-out curves
+  report.json  held-out perplexity of the finished model and its definition
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from elmo.errors import ConfigError, DataError
 from elmo.model.bilm import BiLM
 from elmo.model.config import BiLMConfig, HeadConfig, WordConfig, num_parameters
 from elmo.pretrain.config import RunConfig
-from elmo.pretrain.data.preflight import first_look
+from elmo.pretrain.data.preflight import preflight_warnings
+from elmo.pretrain.data.prepare import prepare
 from elmo.pretrain.data.prepared import PreparedData, open_prepared
-from elmo.pretrain.data.shards import prepare
 from elmo.pretrain.data.vocabulary import require_sorted
 from elmo.pretrain.train import distributed
 from elmo.pretrain.train.export import export
-from elmo.pretrain.train.feed import step_seed
 from elmo.pretrain.train.loop import TrainResult, train
+from elmo.pretrain.train.step_inputs import step_seed
 from elmo.pretrain.train.type_inputs import input_rows
 
 log = logging.getLogger(__name__)
@@ -42,10 +42,10 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class JobResult:
-    """How the call ended, and where the model is (None: a signal came first, or another process writes it)."""
+    """How the run ended. `model` and `report` are None after a signal, and in all processes except the first."""
 
     train: TrainResult
-    model: Path | None
+    model: Path | None  # folder of the exported model
     report: dict[str, Any] | None
 
 
@@ -59,19 +59,30 @@ def pretrain(
     about: dict[str, Any] | None = None,
     say: Callable[[str], None] = log.info,
 ) -> JobResult:
-    """Runs or continues a run in `out`. `initial` starts from another model's weights instead of random ones."""
-    with distributed.joined(choose_device(config.train.device)) as device, lock_run_folder(out):
+    """Starts or continues the run in the folder `out`.
+
+    `initial`: a model whose weights the run starts from, instead of random weights. `about` is added to the metadata of
+    the exported model. `say` receives status lines.
+    """
+    with distributed.join_processes(choose_device(config.train.device)) as device, lock_run_folder(out):
         if distributed.rank() != 0:
-            say = _say_nothing
-        _check_shares(config)
-        data = _prepared(config, out, num_workers, say)
-        model_config = model_for(config, data)
-        config = settle(replace(config, model=replace(model_config, head=None)), data, device)
-        model = _model(model_config, config, initial).to(device)
+            say = _ignore_line
+        _check_rows(config)
+        data = _prepare_or_open(config, out, num_workers, say)
+        model_config = model_config_for(config, data)
+        config = resolve_settings(replace(config, model=replace(model_config, head=None)), data, device)
+        model = _initial_model(model_config, config, initial).to(device)
         rows = input_rows(data, model_config).to(device)
-        say(_opening(config, model_config, data, device))
+        say(_describe_run(config, model_config, data, device))
         result = train(
-            model, rows, data, config, out, identity=identity(config, data), strict_resume=strict_resume, say=say
+            model,
+            rows,
+            data,
+            config,
+            out,
+            identity=identity(config, data),
+            strict_resume=strict_resume,
+            print_status=say,
         )
         if result.reason == "signal" or distributed.rank() != 0:
             return JobResult(result, None, None)
@@ -79,8 +90,8 @@ def pretrain(
         return JobResult(result, out / "model", report)
 
 
-def settle(config: RunConfig, data: PreparedData, device: str) -> RunConfig:
-    """The run with what depends on the text and the device filled in: how many steps, and in which precision."""
+def resolve_settings(config: RunConfig, data: PreparedData, device: str) -> RunConfig:
+    """The config with the settings that depend on text and device filled in: the number of steps and the precision."""
     train = config.train
     steps = train.max_steps or max(1, round(train.epochs * data.train.num_positions / (train.rows * train.steps)))
     precision = (
@@ -89,20 +100,21 @@ def settle(config: RunConfig, data: PreparedData, device: str) -> RunConfig:
     return replace(config, train=replace(train, max_steps=steps, precision=precision))
 
 
-def model_for(config: RunConfig, data: PreparedData) -> BiLMConfig:
-    """The model to train on prepared text, having checked that the two fit."""
+def model_config_for(config: RunConfig, data: PreparedData) -> BiLMConfig:
+    """The shape of the model for prepared text; a ConfigError if model and text do not fit together."""
     if config.objective.softmax == "sampled":
         require_sorted(data.order_score, str(config.data.vocab_path or data.folder / "vocab.txt"))
     chars = config.model.chars
     if chars and chars.max_chars != data.max_chars:
         raise ConfigError(
-            f"The text was prepared for {data.max_chars} characters a word, the model takes {chars.max_chars}."
+            f"The text was prepared with {data.max_chars} characters per word; the model expects {chars.max_chars}.",
+            "Prepare the text again with the model's max_chars.",
         )
-    return model_for_size(config, data.vocab_size)
+    return model_config_for_vocab(config, data.vocab_size)
 
 
-def model_for_size(config: RunConfig, vocab_size: int) -> BiLMConfig:
-    """The configured shape with a softmax (and a word table) of a vocabulary's size."""
+def model_config_for_vocab(config: RunConfig, vocab_size: int) -> BiLMConfig:
+    """The configured shape, with a softmax (and a word table, if the model has one) for vocab_size words."""
     objective, model = config.objective, config.model
     if objective.softmax == "adaptive":
         cutoffs = objective.cutoffs or (max(1, vocab_size // 10), max(2, vocab_size // 2))
@@ -114,7 +126,7 @@ def model_for_size(config: RunConfig, vocab_size: int) -> BiLMConfig:
 
 
 def identity(config: RunConfig, data: PreparedData) -> dict[str, Any]:
-    """What a checkpoint must share with the call that continues it; limits, rates and devices may change."""
+    """The settings that must be the same when a checkpoint is continued; limits, rates and devices may change."""
     train = config.train
     return {
         "text": data.fingerprint,
@@ -139,51 +151,53 @@ def lock_run_folder(folder: Path) -> Iterator[None]:
         yield
 
 
-def _check_shares(config: RunConfig) -> None:
-    parts = distributed.world_size() * config.train.accumulate
-    if config.train.rows % parts:
+def _check_rows(config: RunConfig) -> None:
+    """The rows of a batch must divide evenly among processes and accumulated micro-batches."""
+    divisor = distributed.world_size() * config.train.accumulate
+    if config.train.rows % divisor:
         raise ConfigError(
             f"{config.train.rows} rows cannot be shared by {distributed.world_size()} processes x "
-            f"{config.train.accumulate} parts.",
-            f"Choose --rows that {parts} divides.",
+            f"{config.train.accumulate} micro-batches.",
+            f"Choose --rows divisible by {divisor}.",
         )
 
 
-def _say_nothing(line: str) -> None:
-    """For all processes but the first."""
+def _ignore_line(line: str) -> None:
+    """Status output of all processes except the first."""
 
 
-def _prepared(config: RunConfig, out: Path, num_workers: int | None, say: Callable[[str], None]) -> PreparedData:
-    """The prepared text in the run folder; one process makes it, the others open it afterwards."""
+def _prepare_or_open(config: RunConfig, out: Path, num_workers: int | None, say: Callable[[str], None]) -> PreparedData:
+    """The prepared text in the run's folder; the first process prepares it, the others open it afterwards."""
     max_chars = config.model.chars.max_chars if config.model.chars else config.data.max_chars
-    wanted = replace(config.data, max_chars=max_chars)
-    gone = "-" in wanted.files and (out / "data").exists()  # standard input was read: continue with what it gave
-    if distributed.rank() == 0 and not gone:
+    data_config = replace(config.data, max_chars=max_chars)
+    # Standard input can be read only once: a continued run uses the text that was prepared from it.
+    stdin_was_read = "-" in data_config.files and (out / "data").exists()
+    if distributed.rank() == 0 and not stdin_was_read:
         if not (out / "data").exists():
-            for warning in first_look(wanted, num_workers):
+            for warning in preflight_warnings(data_config, num_workers):
                 say(f"warning: {warning}")
-        prepare(wanted, out / "data", num_workers=num_workers)
-    distributed.wait_for_all()
+        prepare(data_config, out / "data", num_workers=num_workers)
+    distributed.barrier()
     data = open_prepared(out / "data")
     if data.train.num_positions < config.train.rows:
         raise DataError(
             f"The text has {data.train.num_positions:,} positions for {config.train.rows} rows.",
-            "Give more text or lower --rows.",
+            "Use more text or fewer --rows.",
         )
     return data
 
 
-def _model(model_config: BiLMConfig, config: RunConfig, initial: BiLM | None) -> BiLM:
+def _initial_model(model_config: BiLMConfig, config: RunConfig, initial: BiLM | None) -> BiLM:
     if initial is not None:
         if initial.config != model_config:
-            raise ConfigError("The model to start from has another shape than the run.", "Use `elmo finetune`.")
+            raise ConfigError("The initial model has another shape than the run.", "Use `elmo finetune`.")
         return initial
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(step_seed(config.train.seed, 0, "weights"))
         return BiLM(model_config)
 
 
-def _opening(config: RunConfig, model: BiLMConfig, data: PreparedData, device: str) -> str:
+def _describe_run(config: RunConfig, model: BiLMConfig, data: PreparedData, device: str) -> str:
     train = config.train
     return (
         f"{num_parameters(model):,} parameters + {num_parameters(model, head=True) - num_parameters(model):,} softmax; "

@@ -1,4 +1,4 @@
-"""One torch thread for tests of training: models this small are slower with two, and a run's bits stay the same."""
+"""Uses one torch thread in tests of training, because small models are slower with two and runs stay reproducible."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 
 @pytest.fixture(autouse=True, scope="module")
 def _one_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
+    num_threads = torch.get_num_threads()
     torch.set_num_threads(1)
     yield
-    torch.set_num_threads(before)
+    torch.set_num_threads(num_threads)

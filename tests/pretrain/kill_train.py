@@ -1,9 +1,9 @@
-"""Kills, stops and signals training runs at chosen or random moments, and says what became of them.
+"""Kills, suspends and signals training runs at chosen or random times, and checks that they resume exactly.
 
     python kill_train.py TEST FOLDER COUNT       TEST: steps, moments, saves, signals, sleep, spike
 
-A process of its own with one thread, so that it may fork: a child costs milliseconds where a fresh `import torch` costs
-seconds. It ends with 0 if all went as it must.
+This is a separate process with one thread, so that it can fork: a forked child starts in milliseconds, a new `import
+torch` takes seconds. The exit code is 0 if the test passed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any
 
 import tiny_run
 import torch
-import torch._dynamo  # what the first optimizer would import, seconds in every child
+import torch._dynamo  # the first optimizer imports it, which would take seconds in every child
 
 from elmo.cli.main import main as elmo
 from elmo.pretrain.train import spike_guard
@@ -31,10 +31,15 @@ from elmo.pretrain.train.checkpoint import (
     save_checkpoint,
     sweep_leftovers,
 )
-from elmo.pretrain.train.feed import Feed
-from elmo.pretrain.train.step import StepMetrics, Stepper
+from elmo.pretrain.train.step import StepMetrics, Trainer
+from elmo.pretrain.train.step_inputs import StepInputs
 
-SHORT_WINDOWS = {"FAST": 4, "SLOW": 40, "PATIENCE": 4, "SETTLED": 12}  # of `spike_guard`, a tenth or so
+SHORT_WINDOWS = {
+    "FAST_WINDOW": 4,
+    "SLOW_WINDOW": 40,
+    "PATIENCE": 4,
+    "SETTLING_STEPS": 12,
+}  # for `spike_guard`, about a tenth of the real windows
 
 
 def main() -> None:
@@ -44,106 +49,108 @@ def main() -> None:
     print("passed", test)
 
 
-def kill_at_steps(folder: Path, count: int, chance: random.Random) -> None:
-    """One run, killed `count` times: just before or after the update of a random step, each time continued."""
-    text, expected = uninterrupted(folder, 40)
+def kill_at_steps(folder: Path, count: int, rng: random.Random) -> None:
+    """One run is killed `count` times, just before or after the update of a random step, and resumed each time."""
+    text, expected = run_uninterrupted(folder, 40)
     out = folder / "killed"
     for _ in range(count):
-        assert in_child(lambda: die_after(chance.randint(1, 16), chance.random() < 0.5, text, out)) == -signal.SIGKILL
+        assert in_child(lambda: die_after(rng.randint(1, 16), rng.random() < 0.5, text, out)) == -signal.SIGKILL
     assert in_child(lambda: tiny_run.run(text, out)) == 0
     assert tiny_run.digest(out) == expected
 
 
-def kill_at_moments(folder: Path, count: int, chance: random.Random) -> None:
-    """`count` runs of 200 steps, each killed at a random time, preparing the text included, and then continued."""
+def kill_at_moments(folder: Path, count: int, rng: random.Random) -> None:
+    """`count` runs of 200 steps are killed at a random time, maybe while text is prepared, and then resumed."""
     steps = tiny_run.train_settings(max_steps=200)
-    begun = time.monotonic()
-    text, expected = uninterrupted(folder, 200)
-    seconds, killed = time.monotonic() - begun, 0
+    start = time.monotonic()
+    text, expected = run_uninterrupted(folder, 200)
+    seconds, num_killed = time.monotonic() - start, 0
     for number in range(count):
         out = folder / f"killed-{number}"
-        killed += in_child(lambda out=out: tiny_run.run(text, out, steps), after=chance.uniform(0, seconds)) != 0
+        num_killed += in_child(lambda out=out: tiny_run.run(text, out, steps), after=rng.uniform(0, seconds)) != 0
         assert in_child(lambda out=out: tiny_run.run(text, out, steps)) == 0, out
         assert tiny_run.digest(out) == expected, out
-        trained = [r["step"] for r in tiny_run.records(out) if "forward" in r]
-        assert trained == list(range(1, 201))
+        steps_trained = [r["step"] for r in tiny_run.records(out) if "forward" in r]
+        assert steps_trained == list(range(1, 201))
         shutil.rmtree(out)
-    assert killed > count // 2
+    assert num_killed > count // 2
 
 
-def kill_saves(folder: Path, count: int, chance: random.Random) -> None:
-    """A loop of checkpoints, killed `count` times: what was acknowledged is there, what is half-written goes."""
-    kept = 0
+def kill_saves(folder: Path, count: int, rng: random.Random) -> None:
+    """A loop of saves is killed `count` times: no finished checkpoint is lost, and half-written ones are removed."""
+    num_saved = 0
     for number in range(count):
         out = folder / f"saves-{number}"
         read, write = os.pipe()
-        status = in_child(lambda out=out, write=write: save_without_end(out, write), after=chance.uniform(0.02, 0.3))
+        status = in_child(lambda out=out, write=write: save_forever(out, write), after=rng.uniform(0.02, 0.3))
         assert status == -signal.SIGKILL
         os.close(write)
         with os.fdopen(read, "rb") as pipe:
             acknowledged = len(pipe.read())
-        found = newest_sound(out) if list_checkpoints(out) else None
-        newest = found[2]["step"] if found else 0
-        assert newest >= acknowledged, (number, newest, acknowledged)
-        if found:
-            assert torch.equal(found[1]["w"], torch.full((50_000,), float(newest)))
-            kept += 1
+        newest = newest_sound(out) if list_checkpoints(out) else None
+        step = newest[2]["step"] if newest else 0
+        assert step >= acknowledged, (number, step, acknowledged)
+        if newest:
+            assert torch.equal(newest[1]["w"], torch.full((50_000,), float(step)))
+            num_saved += 1
         sweep_leftovers(out)
         assert not out.exists() or all(path.name.startswith("step-") for path in out.iterdir())
         shutil.rmtree(out, ignore_errors=True)
-    assert kept > count // 2
+    assert num_saved > count // 2
 
 
-def send_signals(folder: Path, count: int, chance: random.Random) -> None:
-    """Ctrl-C and SIGTERM: the step in hand is saved, the exit code says which, the same command continues."""
-    text, expected = uninterrupted(folder, 40)
+def send_signals(folder: Path, count: int, rng: random.Random) -> None:
+    """After SIGINT or SIGTERM the current step is saved, the exit code names the signal, and the run resumes."""
+    text, expected = run_uninterrupted(folder, 40)
     for number in (signal.SIGINT, signal.SIGTERM)[:count]:
         out = folder / number.name
-        words = tiny_run.command(text, out)[3:]
-        status = in_child(lambda words=words: slow_steps(lambda: elmo(words)), ready=out / "metrics.jsonl", send=number)
+        arguments = tiny_run.command(text, out)[3:]
+        status = in_child(
+            lambda arguments=arguments: slow_steps(lambda: elmo(arguments)), ready=out / "metrics.jsonl", send=number
+        )
         assert status == 128 + number, status
         newest = newest_sound(out / "checkpoints")
         assert newest is not None
         assert 0 < newest[2]["step"] < 40
-        assert in_child(lambda words=words: elmo(words)) == 0
+        assert in_child(lambda arguments=arguments: elmo(arguments)) == 0
         assert tiny_run.digest(out) == expected
 
 
-def sleep_and_wake(folder: Path, count: int, chance: random.Random) -> None:
-    """Stopped for longer than --stop-after, as a closed laptop is: on waking, the run saves, ends and continues."""
-    text, _ = uninterrupted(folder, 40)
-    out = folder / "slept"
-    words = tiny_run.command(text, out, "--stop-after", "1s", "--max-steps", "100000")[3:]
-    status = in_child(lambda: elmo(words), ready=out / "metrics.jsonl", send=signal.SIGSTOP, wake=1.5)
+def suspend_and_continue(folder: Path, count: int, rng: random.Random) -> None:
+    """A run is suspended for longer than --stop-after, as on a closed laptop: it then saves, exports and ends."""
+    text, _ = run_uninterrupted(folder, 40)
+    out = folder / "suspended"
+    arguments = tiny_run.command(text, out, "--stop-after", "1s", "--max-steps", "100000")[3:]
+    status = in_child(lambda: elmo(arguments), ready=out / "metrics.jsonl", send=signal.SIGSTOP, wake=1.5)
     assert status == 0
-    found = newest_sound(out / "checkpoints")
-    assert found is not None
-    assert 0 < found[2]["step"] < 100_000
+    newest = newest_sound(out / "checkpoints")
+    assert newest is not None
+    assert 0 < newest[2]["step"] < 100_000
     assert (out / "model").is_dir()
 
 
-def kill_in_spikes(folder: Path, count: int, chance: random.Random) -> None:
-    """A run that returns to a checkpoint at about its 70th step, killed around that and `count` times later."""
+def kill_in_spikes(folder: Path, count: int, rng: random.Random) -> None:
+    """A run that rolls back at about its 70th step is killed around that step and `count` times afterwards."""
     text, out = tiny_run.write_text(folder / "text.txt"), folder / "killed"
     longer = tiny_run.train_settings(max_steps=90, validate_every=20)
     for name, steps in SHORT_WINDOWS.items():
         setattr(spike_guard, name, steps)
-    update = Stepper.update
+    update = Trainer.update
 
-    def wild(stepper: Stepper, feeds: list[Feed], number: int) -> StepMetrics:
-        if 66 <= number < 76 and stepper.lr_factor == 1.0:
-            throw_off(stepper)
-        return update(stepper, feeds, number)
+    def spiking_update(trainer: Trainer, inputs: list[StepInputs], step: int) -> StepMetrics:
+        if 66 <= step < 76 and trainer.lr_factor == 1.0:
+            randomize_softmax(trainer)
+        return update(trainer, inputs, step)
 
-    Stepper.update = wild  # type: ignore[method-assign]  # in a process of its own
-    assert in_child(lambda: tiny_run.run(text, folder / "whole", longer)) == 0
-    assert [r["step"] for r in tiny_run.records(folder / "whole") if "rollback" in r] == [40]
+    Trainer.update = spiking_update  # type: ignore[method-assign]  # in a separate process
+    assert in_child(lambda: tiny_run.run(text, folder / "uninterrupted", longer)) == 0
+    assert [r["step"] for r in tiny_run.records(folder / "uninterrupted") if "rollback" in r] == [40]
     for first in (68, 71, 73, 84):
         shutil.rmtree(out, ignore_errors=True)
-        for steps in (first, *(chance.randint(1, 16) for _ in range(count))):
-            in_child(lambda steps=steps: die_after(steps, chance.random() < 0.5, text, out, longer))
+        for steps in (first, *(rng.randint(1, 16) for _ in range(count))):
+            in_child(lambda steps=steps: die_after(steps, rng.random() < 0.5, text, out, longer))
         assert in_child(lambda: tiny_run.run(text, out, longer)) == 0
-        assert tiny_run.digest(out) == tiny_run.digest(folder / "whole")
+        assert tiny_run.digest(out) == tiny_run.digest(folder / "uninterrupted")
 
 
 TESTS = {
@@ -152,53 +159,55 @@ TESTS = {
     "moments": kill_at_moments,
     "saves": kill_saves,
     "signals": send_signals,
-    "sleep": sleep_and_wake,
+    "sleep": suspend_and_continue,
 }
 
 
-def uninterrupted(folder: Path, steps: int) -> tuple[Path, str]:
-    text, out = tiny_run.write_text(folder / "text.txt"), folder / "whole"
+def run_uninterrupted(folder: Path, steps: int) -> tuple[Path, str]:
+    """The text of a run that is not killed, and the digest of the run."""
+    text, out = tiny_run.write_text(folder / "text.txt"), folder / "uninterrupted"
     assert in_child(lambda: tiny_run.run(text, out, tiny_run.train_settings(max_steps=steps))) == 0
     return text, tiny_run.digest(out)
 
 
-def throw_off(stepper: Stepper) -> None:
-    """Weights of the softmax as a wild update leaves them."""
-    weight = stepper.model.head.weight  # type: ignore[union-attr]  # a plain softmax
+def randomize_softmax(trainer: Trainer) -> None:
+    """Replaces the softmax weights by large random numbers, as after a diverged update."""
+    weight = trainer.model.head.weight  # type: ignore[union-attr]  # a plain softmax
     with torch.no_grad():
         weight.copy_(25.0 * torch.randn(weight.shape, generator=torch.Generator().manual_seed(0)))
 
 
 def die_after(steps: int, before: bool, text: Path, out: Path, *layers: dict[str, Any]) -> None:
-    update, seen = Stepper.update, 0
+    """Runs and kills the own process at update number `steps`: before the update, or after it."""
+    update, num_updates = Trainer.update, 0
 
-    def counted(*args: object) -> object:
-        nonlocal seen
-        seen += 1
-        if seen == steps and before:
+    def counting_update(*args: object) -> object:
+        nonlocal num_updates
+        num_updates += 1
+        if num_updates == steps and before:
             os.kill(os.getpid(), signal.SIGKILL)
-        found = update(*args)  # type: ignore[arg-type]  # the arguments as they came
-        if seen == steps:
+        metrics = update(*args)  # type: ignore[arg-type]  # passed through
+        if num_updates == steps:
             os.kill(os.getpid(), signal.SIGKILL)
-        return found
+        return metrics
 
-    Stepper.update = counted  # type: ignore[method-assign,assignment]  # in a child of its own
+    Trainer.update = counting_update  # type: ignore[method-assign,assignment]  # in a separate child
     tiny_run.run(text, out, *layers)
 
 
 def slow_steps(work: Callable[[], object]) -> None:
-    """The work with a pause after each step, so that a signal finds it in the middle."""
-    update = Stepper.update
+    """Calls `work` with a pause before each step, so that a signal arrives in the middle of the run."""
+    update = Trainer.update
 
-    def paused(*args: object) -> object:
+    def slow_update(*args: object) -> object:
         time.sleep(0.05)
-        return update(*args)  # type: ignore[arg-type]  # the arguments as they came
+        return update(*args)  # type: ignore[arg-type]  # passed through
 
-    Stepper.update = paused  # type: ignore[method-assign,assignment]  # in a child of its own
+    Trainer.update = slow_update  # type: ignore[method-assign,assignment]  # in a separate child
     work()
 
 
-def save_without_end(out: Path, pipe: int) -> None:
+def save_forever(out: Path, pipe: int) -> None:
     for step in range(1, 1_000_000):
         weights, training = {"w": torch.full((50_000,), float(step))}, {"step": step}
         save_checkpoint(out, step, weights, training, {"identity": {}})
@@ -214,7 +223,10 @@ def in_child(
     send: signal.Signals = signal.SIGKILL,
     wake: float | None = None,
 ) -> int:
-    """The exit code of the work in a forked process, which gets a signal after a time, or once a file is there."""
+    """The exit code of `work` in a forked process, which gets the signal `send` after some time or when `ready` exists.
+
+    `wake` is the number of seconds after which a suspended process is continued.
+    """
     pid = os.fork()
     if pid == 0:
         code = 1

@@ -1,4 +1,4 @@
-"""`elmo pretrain`: from text to a model that loads, what it prints, and how it refuses."""
+"""`elmo pretrain`: the exported model, the printed output, and errors."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from elmo.settings import read_toml
 SENTENCES = [["w1", "w10", "unheard-of"], ["w3"]]
 
 
-def words_of(text: Path, out: Path, *more: str) -> list[str]:
+def arguments(text: Path, out: Path, *more: str) -> list[str]:
+    """The command line after `python -m elmo`."""
     return command(text, out, *more)[3:]
 
 
@@ -29,7 +30,7 @@ def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_model_and_published_pair_load_and_agree(text: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     out = tmp_path / "run"
-    done = elmo_inside(capsys, *words_of(text, out, "--json"))
+    done = elmo_inside(capsys, *arguments(text, out, "--json"))
     assert done.returncode == 0, done.stderr
     result = json.loads(done.stdout)
     assert (result["step"], result["stopped"]) == (40, "finished")
@@ -45,9 +46,9 @@ def test_model_and_published_pair_load_and_agree(text: Path, tmp_path: Path, cap
     assert json.loads((out / "report.json").read_text())["step"] == 40
 
 
-def test_effective_settings_rerun_the_run(text: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+def test_the_saved_config_repeats_the_run(text: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     first, second = tmp_path / "first", tmp_path / "second"
-    assert elmo_inside(capsys, *words_of(text, first, "--lr", "0.01", "--max-steps", "6")).returncode == 0
+    assert elmo_inside(capsys, *arguments(text, first, "--lr", "0.01", "--max-steps", "6")).returncode == 0
     settings = read_toml(first / "config.toml")
     assert make_config(settings).optim.lr == 0.01
     done = elmo_inside(capsys, "pretrain", "--config", str(first / "config.toml"), "--out", str(second))
@@ -59,19 +60,19 @@ def test_effective_settings_rerun_the_run(text: Path, tmp_path: Path, capsys: py
 def test_words_and_a_tied_softmax(text: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     out = tmp_path / "run"
     more = ["--words", "--set", "objective.tied=true", "--set", "objective.softmax=full", "--max-steps", "4"]
-    done = elmo_inside(capsys, *words_of(text, out, *more))
+    done = elmo_inside(capsys, *arguments(text, out, *more))
     assert done.returncode == 0, done.stderr
     vectors = elmo.load(str(out / "model"), device="cpu").embed(SENTENCES)
     assert np.isfinite(vectors[0]).all()
 
 
-def test_dry_run_says_what_it_takes_and_writes_nothing(
+def test_dry_run_prints_an_estimate_and_writes_nothing(
     text: Path, tmp_path: Path, capsys: pytest.CaptureFixture
 ) -> None:
-    done = elmo_inside(capsys, *words_of(text, tmp_path / "run", "--dry-run"))
+    done = elmo_inside(capsys, *arguments(text, tmp_path / "run", "--dry-run"))
     assert done.returncode == 0, done.stderr
-    for word in ("tokens an epoch", "about 63 words", "parameters", "memory", "tokens/s", "GB free", "40 steps"):
-        assert word in done.stdout, done.stdout
+    for text_part in ("tokens per epoch", "about 63 words", "parameters", "memory", "tokens/s", "GB free", "40 steps"):
+        assert text_part in done.stdout, done.stdout
     assert not (tmp_path / "run").exists()
 
 
@@ -88,28 +89,28 @@ def test_dry_run_says_what_it_takes_and_writes_nothing(
         (["--config", "missing.toml"], "missing.toml"),
     ],
 )
-def test_wrong_flags_are_refused_before_any_work(
+def test_wrong_flags_are_errors_before_the_text_is_prepared(
     more: list[str], message: str, text: Path, tmp_path: Path, capsys: pytest.CaptureFixture
 ) -> None:
-    done = elmo_inside(capsys, *words_of(text, tmp_path / "run", *more))
+    done = elmo_inside(capsys, *arguments(text, tmp_path / "run", *more))
     assert done.returncode in (1, 2)
     assert message in done.stderr
     assert "internal error" not in done.stderr
     assert not (tmp_path / "run" / "data").exists()
 
 
-def test_text_from_standard_input_is_continued_without_it(
+def test_a_run_on_standard_input_continues_without_it(
     text: Path, tmp_path: Path, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for steps in ("3", "6"):
-        given = io.TextIOWrapper(io.BytesIO(text.read_bytes() if steps == "3" else b""))
-        monkeypatch.setattr("sys.stdin", given)
-        done = elmo_inside(capsys, *words_of(Path("-"), tmp_path / "run", "--max-steps", steps))
+        stdin = io.TextIOWrapper(io.BytesIO(text.read_bytes() if steps == "3" else b""))
+        monkeypatch.setattr("sys.stdin", stdin)
+        done = elmo_inside(capsys, *arguments(Path("-"), tmp_path / "run", "--max-steps", steps))
         assert done.returncode == 0, done.stderr
     assert "continuing from step 3" in done.stderr
 
 
-def test_no_text_and_missing_text_are_said(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+def test_no_text_and_missing_text_are_errors(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     done = elmo_inside(capsys, "pretrain", "--tokenize", "default", "--out", str(tmp_path / "run"))
     assert (done.returncode, "No text files were given" in done.stderr) == (2, True)
     done = elmo_inside(capsys, "pretrain", str(tmp_path / "nothing*.txt"), "--out", str(tmp_path / "run"))
@@ -117,11 +118,11 @@ def test_no_text_and_missing_text_are_said(tmp_path: Path, capsys: pytest.Captur
     assert "nothing*.txt" in done.stderr
 
 
-def test_heldout_files_are_measured_by_source(text: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
-    held = [write_text(tmp_path / f"held{seed}.txt", 20, seed) for seed in (5, 6)]
-    more = ["--heldout", ",".join(map(str, held)), "--max-steps", "3", "--json"]
-    done = elmo_inside(capsys, *words_of(text, tmp_path / "run", *more))
+def test_perplexity_of_heldout_files_by_source(text: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    heldout = [write_text(tmp_path / f"held{seed}.txt", 20, seed) for seed in (5, 6)]
+    more = ["--heldout", ",".join(map(str, heldout)), "--max-steps", "3", "--json"]
+    done = elmo_inside(capsys, *arguments(text, tmp_path / "run", *more))
     assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)["report"]["perplexity"]
-    assert set(found["by_source"]) == set(map(str, held))
-    assert sum(p["predictions"] for p in found["by_source"].values()) == found["reset"]["predictions"]
+    perplexity = json.loads(done.stdout)["report"]["perplexity"]
+    assert set(perplexity["by_source"]) == set(map(str, heldout))
+    assert sum(p["predictions"] for p in perplexity["by_source"].values()) == perplexity["reset"]["predictions"]

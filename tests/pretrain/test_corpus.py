@@ -1,4 +1,4 @@
-"""Text files into sentences of tokens: formats, odd bytes, special words, and cutting into pieces."""
+"""Reading text files as sentences of tokens: formats, invalid bytes, special words, and chunks for workers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from elmo.errors import ConfigError, DataError
-from elmo.pretrain.data.corpus import Reading, find_sources, pieces, read_piece, read_sentences, sentence_cutter
+from elmo.pretrain.data.corpus import Reading, chunk_jobs, find_sources, read_chunk, read_sentences, sentence_splitter
 
 TEXT = "The cat sat .\n\nIt 's Ā day .\r\n  one   two\t three \n"
 SENTENCES = [["The", "cat", "sat", "."], ["It", "'s", "Ā", "day", "."], ["one", "two", "three"]]
@@ -43,7 +43,7 @@ def test_standard_input_is_read(monkeypatch):
     assert list(read_sentences(["-"])) == SENTENCES
 
 
-def test_raw_text_is_cut_into_sentences_and_tokens(tmp_path):
+def test_raw_text_is_split_into_sentences_and_tokens(tmp_path):
     path = tmp_path / "a.txt"
     path.write_text("Dr. Smith didn't go. Why? It's $5.\n\nNext (one).\n", encoding="utf-8")
     assert list(read_sentences([path], Reading(tokenize="default"))) == [
@@ -80,12 +80,12 @@ def test_bytes_that_are_not_utf8_are_named_replaced_or_skipped(tmp_path):
         list(read_sentences([bad, good]))
     assert list(read_sentences([bad, good], Reading(errors="replace")))[1] == ["c", "\ufffd", "d"]
     assert list(read_sentences([bad, good], Reading(errors="skip"))) == [["a", "b"], ["fine", "."]]
-    (piece,) = next(pieces(find_sources([bad])))
+    (chunk,) = next(chunk_jobs(find_sources([bad])))
     with pytest.raises(DataError, match=r"bad\.txt:2: byte 6 \(0xff\)"):
-        read_piece(piece)
+        read_chunk(chunk)
 
 
-def test_missing_files_folders_and_options_are_explained(tmp_path):
+def test_missing_files_folders_and_wrong_options_are_errors(tmp_path):
     with pytest.raises(DataError, match="no such file"):
         find_sources([tmp_path / "none*"])
     with pytest.raises(DataError, match="is a folder"):
@@ -108,41 +108,41 @@ def test_a_file_named_twice_is_read_once(tmp_path):
 @given(
     lines=st.lists(st.text(alphabet="ab Ā\u2028\r", max_size=12), max_size=12),
     end=st.sampled_from(["", "\n", "\r\n"]),
-    piece_bytes=st.integers(1, 30),
+    chunk_bytes=st.integers(1, 30),
     compressed=st.booleans(),
 )
-def test_pieces_hold_every_line_once_wherever_they_are_cut(lines, end, piece_bytes, compressed):
+def test_chunks_of_any_size_hold_every_line_once(lines, end, chunk_bytes, compressed):
     text = "\n".join(lines) + end
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / ("a.txt.gz" if compressed else "a.txt")
         path.write_bytes(gzip.compress(text.encode()) if compressed else text.encode())
-        jobs = list(pieces(find_sources([path]), piece_bytes))
-        cut = sentence_cutter(Reading())
-        found = [sentence for job in jobs for piece in job for sentence in cut(read_piece(piece))]
-        assert found == [line.split() for line in text.split("\n") if line.split()]
+        jobs = list(chunk_jobs(find_sources([path]), chunk_bytes))
+        split = sentence_splitter(Reading())
+        sentences = [sentence for job in jobs for chunk in job for sentence in split(read_chunk(chunk))]
+        assert sentences == [line.split() for line in text.split("\n") if line.split()]
 
 
 def test_small_files_share_a_job(tmp_path):
     for number in range(10):
         (tmp_path / f"{number}.txt").write_text("a b c\n", encoding="utf-8")
-    jobs = list(pieces(find_sources([tmp_path / "*.txt"]), 30))
+    jobs = list(chunk_jobs(find_sources([tmp_path / "*.txt"]), 30))
     assert [len(job) for job in jobs] == [5, 5]
-    assert [piece.source for job in jobs for piece in job] == list(range(10))
+    assert [chunk.source for job in jobs for chunk in job] == list(range(10))
 
 
-def test_a_cut_gzip_is_named(tmp_path):
+def test_a_truncated_gzip_is_named_in_the_error(tmp_path):
     path = tmp_path / "a.txt.gz"
     path.write_bytes(gzip.compress(TEXT.encode() * 1000)[:-20])
     with pytest.raises(DataError, match=r"a\.txt\.gz: cannot be read past byte"):
-        list(pieces(find_sources([path])))
+        list(chunk_jobs(find_sources([path])))
 
 
-@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="named pipes are a POSIX thing")
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes (POSIX)")
 def test_a_pipe_is_read_once(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     writer = threading.Thread(target=(tmp_path / "pipe").write_text, args=(TEXT,), kwargs={"encoding": "utf-8"})
     writer.start()
     (source,) = find_sources([tmp_path / "pipe"])
-    cut = sentence_cutter(Reading())
-    assert [s for job in pieces([source]) for piece in job for s in cut(read_piece(piece))] == SENTENCES
+    split = sentence_splitter(Reading())
+    assert [s for job in chunk_jobs([source]) for chunk in job for s in split(read_chunk(chunk))] == SENTENCES
     writer.join()

@@ -1,4 +1,4 @@
-"""Several processes as one: the same numbers, and an end for all where one is lost."""
+"""Training in several processes: the same numbers as one process, and an error in all if one is lost."""
 
 from __future__ import annotations
 
@@ -15,29 +15,30 @@ FAST = ["equal", "muon", "spike", "sparse", "nan", "fewer", "lost", "patient", "
 
 
 def drive(folder: Path, *tests: str) -> str:
-    words = [sys.executable, str(DRIVER), str(folder), *tests]
-    done = subprocess.run(words, capture_output=True, text=True, env=ENVIRONMENT, timeout=280, check=False)
+    """Runs tests of train_ranks.py in a separate process; returns its output."""
+    arguments = [sys.executable, str(DRIVER), str(folder), *tests]
+    done = subprocess.run(arguments, capture_output=True, text=True, env=ENVIRONMENT, timeout=280, check=False)
     return done.stdout + done.stderr
 
 
 @pytest.fixture(scope="module")
-def driven(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """What the tests in train_ranks.py said: one process for all, for importing torch is what costs."""
+def output(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The output of all fast tests in train_ranks.py, run in one process because importing torch is slow."""
     return drive(tmp_path_factory.mktemp("ranks"), *FAST)
 
 
 @pytest.mark.parametrize("test", FAST)
-def test_processes(test: str, driven: str) -> None:
-    assert f"passed {test}\n" in driven, driven
+def test_processes(test: str, output: str) -> None:
+    assert f"passed {test}\n" in output, output
 
 
 @pytest.mark.slow
-def test_a_stalled_process_is_noticed_within_half_a_minute(tmp_path: Path) -> None:
+def test_stalled_process_ends_the_others_within_half_a_minute(tmp_path: Path) -> None:
     assert "passed stalled\n" in drive(tmp_path, "stalled")
 
 
 @pytest.mark.slow
-def test_torchrun_trains_and_says_it_once(tmp_path: Path) -> None:
+def test_only_rank_0_prints_under_torchrun(tmp_path: Path) -> None:
     text, out = write_text(tmp_path / "text.txt"), tmp_path / "run"
     launch = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--standalone"]
     done = call(*launch, *command(text, out, "--json")[1:])

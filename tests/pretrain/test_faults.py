@@ -1,4 +1,4 @@
-"""Full disks, gradients that are not finite, odd texts, and runs that must stay as they are."""
+"""Faults during training: full disks, non-finite gradients and unusual texts; and the stored loss curve."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tiny_run import digest, records, run, train_settings, write_text
 
 from elmo.errors import DataError, ElmoError, OutputError
 from elmo.pretrain.train.checkpoint import list_checkpoints, load_checkpoint
-from elmo.pretrain.train.step import Stepper
+from elmo.pretrain.train.step import Trainer
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "fixtures"))
 from make_loss_curve import loss_curve
@@ -28,83 +28,85 @@ CURVE = Path(__file__).parent.parent / "fixtures" / "loss_curve.json"
 
 
 @contextmanager
-def every_step(monkeypatch: pytest.MonkeyPatch, look: Any) -> Iterator[None]:
-    """Calls look(number, stepper) before each step."""
-    update = Stepper.update
+def before_every_step(monkeypatch: pytest.MonkeyPatch, callback: Any) -> Iterator[None]:
+    """Calls callback(step, trainer) before each step."""
+    update = Trainer.update
 
-    def watched(self: Stepper, batch: Any, number: int) -> Any:
-        look(number, self)
-        return update(self, batch, number)
+    def update_with_callback(self: Trainer, inputs: Any, step: int) -> Any:
+        callback(step, self)
+        return update(self, inputs, step)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Stepper, "update", watched)
+        patch.setattr(Trainer, "update", update_with_callback)
         yield
 
 
 # ---- disk full ----
 
 
-@pytest.mark.parametrize("limit", [600, 6000])  # bytes of a file: too few for the log, too few for a checkpoint
-def test_full_disk_ends_the_run_and_spares_what_was_saved(
+@pytest.mark.parametrize("limit", [600, 6000])  # maximum bytes per file: too few for the log, too few for a checkpoint
+def test_full_disk_ends_the_run_and_damages_no_checkpoint(
     limit: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     text = write_text(tmp_path / "text.txt")
-    run(text, tmp_path / "whole")
+    run(text, tmp_path / "uninterrupted")
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
 
-    def fill(number: int, stepper: Stepper) -> None:
-        if number == 25:
+    def limit_file_size(step: int, trainer: Trainer) -> None:
+        if step == 25:
             resource.setrlimit(resource.RLIMIT_FSIZE, (limit, before[1]))
 
     out = tmp_path / "run"
-    with every_step(monkeypatch, fill):
+    with before_every_step(monkeypatch, limit_file_size):
         try:
             with pytest.raises(OutputError, match="disk is full or a size limit") as error:
                 run(text, out)
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert error.value.exit_code == 1
-    found = list_checkpoints(out / "checkpoints")
-    assert [path.name for path in found] == ["step-00000010", "step-00000020"]
-    for path in found:
+    checkpoints = list_checkpoints(out / "checkpoints")
+    assert [path.name for path in checkpoints] == ["step-00000010", "step-00000020"]
+    for path in checkpoints:
         load_checkpoint(path)
-    assert [path.name for path in (out / "checkpoints").iterdir() if path not in found] == []
+    assert [path.name for path in (out / "checkpoints").iterdir() if path not in checkpoints] == []
     run(text, out)
-    assert digest(out) == digest(tmp_path / "whole")
+    assert digest(out) == digest(tmp_path / "uninterrupted")
 
 
-# ---- gradients that are not finite ----
+# ---- non-finite gradients ----
 
 
-def spoil(stepper: Stepper, value: float) -> None:
-    """The next loss is `value`, whatever the model."""
-    losses = type(stepper).losses.__get__(stepper)
+def multiply_next_loss(trainer: Trainer, value: float) -> None:
+    """Multiplies the losses of the next step by `value` (NaN or infinity)."""
+    losses = type(trainer).losses.__get__(trainer)
 
     def bad_losses(*args: Any) -> Any:
-        found, state = losses(*args)
-        del stepper.losses
-        return [loss * value for loss in found], state
+        good_losses, state = losses(*args)
+        del trainer.losses
+        return [loss * value for loss in good_losses], state
 
-    stepper.losses = bad_losses
+    trainer.losses = bad_losses
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf])
-def test_bad_steps_are_skipped_dumped_and_counted(
+def test_bad_steps_are_skipped_and_their_batches_saved(
     value: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     text, out = write_text(tmp_path / "text.txt"), tmp_path / "run"
-    with every_step(monkeypatch, lambda number, stepper: spoil(stepper, value) if number in (5, 6, 12) else None):
+    with before_every_step(
+        monkeypatch, lambda step, trainer: multiply_next_loss(trainer, value) if step in (5, 6, 12) else None
+    ):
         result = run(text, out)
     assert result.train.step == 40
     assert [r["step"] for r in strict_records(out) if r.get("skipped")] == [6, 7, 13]
-    dumped = np.load(out / "bad_steps" / "step-00000006.npz")
-    assert dumped["forward"].shape == dumped["backward"].shape == (4, 5)
+    saved = np.load(out / "bad_steps" / "step-00000006.npz")
+    assert saved["forward"].shape == saved["backward"].shape == (4, 5)
     for path in list_checkpoints(out / "checkpoints"):
         assert all(bool(t.isfinite().all()) for t in load_checkpoint(path)[0].values())
 
 
 def strict_records(out: Path) -> list[dict[str, Any]]:
-    """Other readers of JSON know no NaN and no Infinity: they must not stand in the log."""
+    """The records of metrics.jsonl, which must not contain NaN or Infinity, because these are not valid JSON."""
 
     def refuse(name: str) -> None:
         raise AssertionError(f"{name} in metrics.jsonl")
@@ -113,11 +115,13 @@ def strict_records(out: Path) -> list[dict[str, Any]]:
     return [json.loads(line, parse_constant=refuse) for line in lines]
 
 
-def test_too_many_bad_steps_give_up_and_the_last_checkpoint_is_sound(
+def test_too_many_bad_steps_end_the_run_with_an_undamaged_checkpoint(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     text, out = write_text(tmp_path / "text.txt"), tmp_path / "run"
-    with every_step(monkeypatch, lambda number, stepper: spoil(stepper, math.nan) if number >= 24 else None):
+    with before_every_step(
+        monkeypatch, lambda step, trainer: multiply_next_loss(trainer, math.nan) if step >= 24 else None
+    ):
         with pytest.raises(ElmoError, match="3 steps in a row") as error:
             run(text, out, train_settings(max_bad_steps=3))
     assert error.value.exit_code == 1
@@ -129,7 +133,7 @@ def test_too_many_bad_steps_give_up_and_the_last_checkpoint_is_sound(
     assert run(text, out, train_settings(max_bad_steps=3)).train.step == 40
 
 
-# ---- odd texts ----
+# ---- unusual texts ----
 
 
 @pytest.mark.parametrize(
@@ -145,16 +149,16 @@ def test_too_many_bad_steps_give_up_and_the_last_checkpoint_is_sound(
 def test_small_texts_train_to_a_finite_perplexity(lines: list[str], rows: int, tmp_path: Path) -> None:
     text = tmp_path / "text.txt"
     text.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    held = tmp_path / "held.txt"
-    held.write_text("a\n", encoding="utf-8")
-    data = {"data": {"heldout_files": [str(held)], "min_count": 1}}
+    heldout = tmp_path / "heldout.txt"
+    heldout.write_text("a\n", encoding="utf-8")
+    data = {"data": {"heldout_files": [str(heldout)], "min_count": 1}}
     result = run(text, tmp_path / "run", data, train_settings(rows=rows, steps=20, max_steps=5, epochs=1.0))
     assert result.report is not None
     for kind in ("reset", "carried"):
         assert 0 < result.report["perplexity"][kind]["mean"] < 1e6
 
 
-def test_no_heldout_text_trains_and_exports_the_last_weights(tmp_path: Path) -> None:
+def test_run_without_heldout_text_exports_the_last_weights(tmp_path: Path) -> None:
     text = write_text(tmp_path / "text.txt")
     result = run(text, tmp_path / "run", {"data": {"heldout": 0.0}})
     assert result.model is not None
@@ -162,7 +166,7 @@ def test_no_heldout_text_trains_and_exports_the_last_weights(tmp_path: Path) -> 
     assert "perplexity" not in (result.report or {})
 
 
-def test_more_rows_than_text_says_what_is_needed(tmp_path: Path) -> None:
+def test_error_for_more_rows_than_text_names_the_option(tmp_path: Path) -> None:
     text = tmp_path / "text.txt"
     text.write_text("a b\n", encoding="utf-8")
     with pytest.raises(DataError, match="3 positions for 128 rows") as error:
@@ -181,32 +185,32 @@ def test_one_line_of_many_tokens(num_tokens: int, tmp_path: Path) -> None:
     assert all(math.isfinite(r["forward"]) for r in records(tmp_path / "run"))
 
 
-# ---- the same as ever ----
+# ---- stable numbers, memory and files ----
 
 
-def test_loss_curve_is_the_stored_one() -> None:
+def test_loss_curve_equals_the_stored_one() -> None:
     stored = json.loads(CURVE.read_text())
     if stored["torch"] != torch.__version__.split("+")[0]:
-        pytest.skip(f"the curve is of torch {stored['torch']}")
-    found = loss_curve()
+        pytest.skip(f"the curve was computed with torch {stored['torch']}")
+    curve = loss_curve()
     for kind in ("forward", "backward"):
-        np.testing.assert_allclose(found[kind], stored[kind], rtol=1e-6, err_msg=kind)
+        np.testing.assert_allclose(curve[kind], stored[kind], rtol=1e-6, err_msg=kind)
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="needs /proc")
-def test_memory_and_open_files_stay_flat_over_2000_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: list[tuple[int, int, int]] = []
+def test_memory_and_open_files_do_not_grow_over_2000_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    samples: list[tuple[int, int, int]] = []  # step, memory pages, open files
 
-    def look(number: int, stepper: Stepper) -> None:
-        if number % 100 == 99:
+    def sample(step: int, trainer: Trainer) -> None:
+        if step % 100 == 99:
             pages = int(Path("/proc/self/statm").read_text().split()[1])
-            seen.append((number, pages, len(os.listdir("/proc/self/fd"))))
+            samples.append((step, pages, len(os.listdir("/proc/self/fd"))))
 
     text = write_text(tmp_path / "text.txt", 2000)
-    with every_step(monkeypatch, look):
+    with before_every_step(monkeypatch, sample):
         run(text, tmp_path / "run", train_settings(max_steps=2000, checkpoint_every=50, validate_every=100))
-    settled = [entry for entry in seen if entry[0] > 200]
-    memory, files = [entry[1] for entry in settled], [entry[2] for entry in settled]
+    after_warmup = [entry for entry in samples if entry[0] > 200]
+    memory, files = [entry[1] for entry in after_warmup], [entry[2] for entry in after_warmup]
     assert max(memory) <= 1.03 * memory[0]
     assert max(files) <= files[0] + 1

@@ -1,4 +1,4 @@
-"""A trained model on new text: its words kept, new ones added sensibly, before and after on both kinds of text."""
+"""Fine-tuning on text of a new domain: vocabulary, softmax rows, and perplexity before and after in both domains."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from elmo.embed.lm import LanguageModel
 from elmo.errors import ConfigError
 from elmo.model.head import SoftmaxHead
 from elmo.pretrain.config import RunConfig
-from elmo.pretrain.finetune import adapted_model, adapted_vocabulary, finetune
+from elmo.pretrain.finetune import adapt_model, adapt_vocabulary, finetune
 from elmo.pretrain.job import pretrain
 from elmo.text.vocab import Vocabulary
 from elmo.weights.convert import drop_head
@@ -25,19 +25,19 @@ from elmo.weights.store import read_store
 
 
 def write_domain(path: Path, num_sentences: int = 300) -> Path:
-    """Text of another kind: old words in another order, and new ones (v0 ...) that occur often."""
-    chance = np.random.default_rng(1)
+    """Writes text of a new domain: words of the old text with other frequencies, and frequent new words (v0 ... v5)."""
+    rng = np.random.default_rng(1)
     lines = []
     for _ in range(num_sentences):
-        words = [f"v{chance.integers(6)}" if chance.random() < 0.4 else f"w{50 + chance.integers(6)}" for _ in range(8)]
+        words = [f"v{rng.integers(6)}" if rng.random() < 0.4 else f"w{50 + rng.integers(6)}" for _ in range(8)]
         lines.append(" ".join(words))
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     return path
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory) -> Path:
-    """A folder with a trained model, its kind of text, and text of another kind."""
+def workspace(tmp_path_factory) -> Path:
+    """A folder with a trained model, text of its domain, and text of a new domain."""
     folder = tmp_path_factory.mktemp("finetune")
     pretrain(settings(write_text(folder / "old.txt")), folder / "run")
     write_text(folder / "old_test.txt", 40, seed=9)
@@ -46,29 +46,31 @@ def place(tmp_path_factory) -> Path:
     return folder
 
 
-def domain_run(place: Path, **train) -> RunConfig:
-    data = {"heldout_files": [str(place / "new_test.txt")], "heldout": 0.0}
-    return settings(place / "new.txt", {"data": data, "train": {"validate_every": 0, **train}, "optim": {"lr": 0.01}})
+def domain_run(workspace: Path, **train) -> RunConfig:
+    data = {"heldout_files": [str(workspace / "new_test.txt")], "heldout": 0.0}
+    return settings(
+        workspace / "new.txt", {"data": data, "train": {"validate_every": 0, **train}, "optim": {"lr": 0.01}}
+    )
 
 
-def test_vocabulary_keeps_old_words_adds_frequent_new_ones_and_follows_the_domain(place: Path) -> None:
-    parts = read_store(place / "run" / "model")
-    vocab, coverage = adapted_vocabulary(parts, domain_run(place), 100, 5, 1)
+def test_vocabulary_keeps_old_words_adds_frequent_new_ones_and_follows_the_domain(workspace: Path) -> None:
+    parts = read_store(workspace / "run" / "model")
+    vocab, coverage = adapt_vocabulary(parts, domain_run(workspace), 100, 5, 1)
     assert vocab[:3] == ["<S>", "</S>", "<UNK>"]
     assert set(parts.vocab) <= set(vocab)
     assert {f"v{k}" for k in range(6)} <= set(vocab)
     assert coverage.new_words == len(vocab) - len(parts.vocab)
     assert coverage.before < 0.7 < coverage.after == 1.0
-    text = (place / "new.txt").read_text().split()
+    text = (workspace / "new.txt").read_text().split()
     counts = [text.count(word) for word in vocab[3:]]
     assert counts == sorted(counts, reverse=True)
 
 
-def test_known_rows_are_kept_and_new_ones_lie_among_them(place: Path) -> None:
-    parts = read_store(place / "run" / "model")
+def test_rows_of_old_words_are_copied_and_new_rows_are_means_of_them(workspace: Path) -> None:
+    parts = read_store(workspace / "run" / "model")
     source = build(parts)
     vocab = [*parts.vocab[:3], "w7x", *parts.vocab[3:]]
-    model = adapted_model(parts, vocab)
+    model = adapt_model(parts, vocab)
     assert isinstance(model.head, SoftmaxHead)
     assert isinstance(source.head, SoftmaxHead)
     old = Vocabulary(parts.vocab)
@@ -77,16 +79,18 @@ def test_known_rows_are_kept_and_new_ones_lie_among_them(place: Path) -> None:
             torch.testing.assert_close(model.head.weight[number], source.head.weight[old.id(word)])
             torch.testing.assert_close(model.head.bias[number], source.head.bias[old.id(word)])
     new, rows = model.head.weight[3], source.head.weight
-    assert bool(((new >= rows.min(dim=0).values) & (new <= rows.max(dim=0).values)).all())  # a mean of known rows
+    assert bool(
+        ((new >= rows.min(dim=0).values) & (new <= rows.max(dim=0).values)).all()
+    )  # a mean of rows of old words
     for name, tensor in source.state_dict().items():
         if not name.startswith("head."):
             torch.testing.assert_close(model.state_dict()[name], tensor)
 
 
-def test_fine_tuning_lowers_perplexity_in_the_new_domain_and_reports_both(place: Path, tmp_path: Path) -> None:
-    parts = read_store(place / "run" / "model")
-    run = domain_run(place, max_steps=60)
-    result, report = finetune(parts, run, tmp_path, also=(str(place / "old_test.txt"),), num_workers=1)
+def test_fine_tuning_lowers_perplexity_in_the_new_domain_and_reports_both(workspace: Path, tmp_path: Path) -> None:
+    parts = read_store(workspace / "run" / "model")
+    run = domain_run(workspace, max_steps=60)
+    result, report = finetune(parts, run, tmp_path, also=(str(workspace / "old_test.txt"),), num_workers=1)
     before, after = report["before"]["by_source"], report["after"]["by_source"]
     assert set(before) == {"new_test.txt", "old_test.txt"}
     assert after["new_test.txt"]["reset"]["mean"] < 0.6 * before["new_test.txt"]["reset"]["mean"]
@@ -98,69 +102,76 @@ def test_fine_tuning_lowers_perplexity_in_the_new_domain_and_reports_both(place:
     assert read_store(result.model).about["finetuned_from"]
 
 
-def test_a_model_without_a_softmax_gets_one_that_learns_alone_first(place: Path, tmp_path: Path) -> None:
-    parts: ModelParts = drop_head(read_store(place / "run" / "model"))
+def test_a_new_softmax_is_trained_alone_first(workspace: Path, tmp_path: Path) -> None:
+    parts: ModelParts = drop_head(read_store(workspace / "run" / "model"))
     kernel = parts.tensors["stacks.0.layers.0.kernel"].clone()
-    result, report = finetune(parts, domain_run(place, max_steps=4, head_only_steps=4), tmp_path / "a", num_workers=1)
+    result, report = finetune(
+        parts, domain_run(workspace, max_steps=4, head_only_steps=4), tmp_path / "a", num_workers=1
+    )
     assert report["before"] is None
     assert result.model is not None
     tuned = read_store(result.model)
     torch.testing.assert_close(tuned.tensors["stacks.0.layers.0.kernel"], kernel, atol=0, rtol=0)
-    result, _ = finetune(parts, domain_run(place, max_steps=20), tmp_path / "b", num_workers=1)
+    result, _ = finetune(parts, domain_run(workspace, max_steps=20), tmp_path / "b", num_workers=1)
     assert result.model is not None
     assert not torch.equal(read_store(result.model).tensors["stacks.0.layers.0.kernel"], kernel)
 
 
-def test_the_command_line_fine_tunes_and_measures(place: Path, tmp_path: Path, capsys) -> None:
-    text, model = str(place / "new.txt"), str(place / "run" / "model")
+def test_the_commands_finetune_and_perplexity(workspace: Path, tmp_path: Path, capsys) -> None:
+    text, model = str(workspace / "new.txt"), str(workspace / "run" / "model")
     done = elmo_inside(
-        capsys, "finetune", model, text, "--heldout", str(place / "new_test.txt"), "--max-steps", "5", "--rows", "4",
-        "--set", "train.steps=5", "--set", "objective.num_samples=16", "--workers", "1", "--device", "cpu",
-        "--out", str(tmp_path / "out"), "--json",
+        capsys, "finetune", model, text, "--heldout", str(workspace / "new_test.txt"), "--max-steps", "5",
+        "--rows", "4", "--set", "train.steps=5", "--set", "objective.num_samples=16", "--workers", "1",
+        "--device", "cpu", "--out", str(tmp_path / "out"), "--json",
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     report = json.loads(done.stdout)
-    measured = elmo_inside(
-        capsys, "perplexity", str(tmp_path / "out" / "model"), str(place / "new_test.txt"), "--json", "--workers", "1",
-        "--scores", str(tmp_path / "scores.jsonl"), "--device", "cpu",
+    evaluation = elmo_inside(
+        capsys, "perplexity", str(tmp_path / "out" / "model"), str(workspace / "new_test.txt"), "--json",
+        "--workers", "1", "--scores", str(tmp_path / "scores.jsonl"), "--device", "cpu",
     )  # fmt: skip
-    found = json.loads(measured.stdout)
-    assert found["reset"]["mean"] == pytest.approx(report["after"]["reset"]["mean"], rel=1e-5)
-    assert "full softmax" in found["definition"]
+    perplexity = json.loads(evaluation.stdout)
+    assert perplexity["reset"]["mean"] == pytest.approx(report["after"]["reset"]["mean"], rel=1e-5)
+    assert "full softmax" in perplexity["definition"]
     scores = [json.loads(line) for line in (tmp_path / "scores.jsonl").read_text().splitlines()]
     mean = np.mean([value for row in scores for value in row["forward"]])
-    assert found["reset"]["forward"] == pytest.approx(float(np.exp(-mean)), rel=1e-5)
+    assert perplexity["reset"]["forward"] == pytest.approx(float(np.exp(-mean)), rel=1e-5)
 
 
-def test_two_ways_to_measure_agree(place: Path, capsys) -> None:
-    """The trainer's measure and the embedder's language model share no code; they must share the number."""
-    model, text = str(place / "run" / "model"), place / "old_test.txt"
+def test_file_perplexity_agrees_with_the_embedders_language_model(workspace: Path, capsys) -> None:
+    """The two implementations of perplexity share no code, so their numbers check each other."""
+    model, text = str(workspace / "run" / "model"), workspace / "old_test.txt"
     lm = LanguageModel(elmo.load(model, tokenizer="whitespace", device="cpu"))
     expected = lm.perplexity(text.read_text().splitlines())
     done = elmo_inside(capsys, "perplexity", model, str(text), "--json", "--workers", "1", "--device", "cpu")
-    found = json.loads(done.stdout)["reset"]
-    assert found["forward"] == pytest.approx(expected.forward, rel=1e-5)
-    assert found["backward"] == pytest.approx(expected.backward, rel=1e-5)
-    assert found["mean"] == pytest.approx(expected.mean, rel=1e-5)
-    assert found["predictions"] == expected.num_predictions
+    perplexity = json.loads(done.stdout)["reset"]
+    assert perplexity["forward"] == pytest.approx(expected.forward, rel=1e-5)
+    assert perplexity["backward"] == pytest.approx(expected.backward, rel=1e-5)
+    assert perplexity["mean"] == pytest.approx(expected.mean, rel=1e-5)
+    assert perplexity["predictions"] == expected.num_predictions
 
 
-def test_a_report_reads_what_was_measured(place: Path, tmp_path: Path, capsys) -> None:
-    model, texts = str(place / "run" / "model"), [str(place / name) for name in ("old_test.txt", "new_test.txt")]
+def test_a_report_shows_the_perplexity_of_files(workspace: Path, tmp_path: Path, capsys) -> None:
+    model, texts = (
+        str(workspace / "run" / "model"),
+        [str(workspace / name) for name in ("old_test.txt", "new_test.txt")],
+    )
     done = elmo_inside(capsys, "perplexity", model, *texts, "--json", "--workers", "1", "--device", "cpu")
-    found = json.loads(done.stdout)
-    (tmp_path / "found.json").write_text(done.stdout)
-    assert elmo_inside(capsys, "report", str(tmp_path / "found.json"), "-o", str(tmp_path / "page")).returncode == 0
+    perplexity = json.loads(done.stdout)
+    (tmp_path / "perplexity.json").write_text(done.stdout)
+    assert (
+        elmo_inside(capsys, "report", str(tmp_path / "perplexity.json"), "-o", str(tmp_path / "page")).returncode == 0
+    )
     page = (tmp_path / "page" / "README.md").read_text()
-    for figures in (found, *found["by_source"].values()):
+    for figures in (perplexity, *perplexity["by_source"].values()):
         assert f"{figures['reset']['mean']:.1f}" in page
     assert "elmo perplexity" in page
-    assert str(place) not in page  # where a machine keeps its files is its own business
+    assert str(workspace) not in page  # the report does not show the folders of the machine
 
 
-def test_a_model_that_reads_words_is_refused(place: Path, tmp_path: Path) -> None:
+def test_a_model_that_reads_words_is_refused(workspace: Path, tmp_path: Path) -> None:
     pretrain(
-        settings(place / "old.txt", {"model": {"chars": None, "words": {"num_words": 1, "word_dim": 6}}}), tmp_path
+        settings(workspace / "old.txt", {"model": {"chars": None, "words": {"num_words": 1, "word_dim": 6}}}), tmp_path
     )
     with pytest.raises(ConfigError, match="reads words"):
-        finetune(read_store(tmp_path / "model"), domain_run(place), tmp_path / "out")
+        finetune(read_store(tmp_path / "model"), domain_run(workspace), tmp_path / "out")

@@ -1,4 +1,4 @@
-"""metrics.jsonl after a crash, and the picture drawn from it."""
+"""metrics.jsonl after a crash, and the chart of the training curves."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from xml.etree import ElementTree
 import pytest
 
 from elmo.errors import MissingExtra
-from elmo.pretrain.train.metrics_log import RunLog, read_log
+from elmo.pretrain.train.metrics_log import MetricsLog, read_metrics
 from elmo.pretrain.train.training_curve import draw_curves
 
 
-def test_records_after_the_checkpoint_are_dropped_and_the_rest_kept(tmp_path: Path) -> None:
+def test_records_after_the_checkpoint_are_removed(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
-    with RunLog(path, 0) as log:
+    with MetricsLog(path, 0) as log:
         for step in range(1, 6):
             log.write(step, forward=step / 2)
         log.write(3, validation={"reset": {"mean": 2.0}})
     with open(path, "a") as file:
-        file.write('{"step": 6, "forw')  # a line that was cut off
-    with RunLog(path, 3) as log:
+        file.write('{"step": 6, "forw')  # an incomplete line
+    with MetricsLog(path, 3) as log:
         log.write(4, forward=9.0)
-    assert [(r["step"], r.get("forward")) for r in read_log(path)] == [
+    assert [(r["step"], r.get("forward")) for r in read_metrics(path)] == [
         (1, 0.5),
         (2, 1.0),
         (3, 1.5),
@@ -33,16 +33,16 @@ def test_records_after_the_checkpoint_are_dropped_and_the_rest_kept(tmp_path: Pa
     assert len(path.read_text().splitlines()) == 5
 
 
-def test_lines_that_are_no_records_are_passed_over(tmp_path: Path) -> None:
+def test_lines_that_are_not_records_are_skipped(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
     path.write_bytes(b'{"step": 1}\n\xff\xfe\n[]\n7\n{"step": "x"}\n{"step": 2}\n')
-    assert [record["step"] for record in read_log(path)] == [1, 2]
-    assert read_log(tmp_path / "none.jsonl") == []
+    assert [record["step"] for record in read_metrics(path)] == [1, 2]
+    assert read_metrics(tmp_path / "none.jsonl") == []
 
 
-def test_numbers_that_are_not_finite_are_null(tmp_path: Path) -> None:
+def test_non_finite_numbers_are_null(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
-    with RunLog(path, 0) as log:
+    with MetricsLog(path, 0) as log:
         log.write(1, forward=float("nan"), backward=float("inf"), lr=0.5)
     assert json.loads(path.read_text()) == {"step": 1, "forward": None, "backward": None, "lr": 0.5}
 
@@ -50,11 +50,11 @@ def test_numbers_that_are_not_finite_are_null(tmp_path: Path) -> None:
 def test_tensorboard_is_an_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "tensorboard", None)  # as if it were not installed
     with pytest.raises(MissingExtra, match="tensorboard"):
-        RunLog(tmp_path / "metrics.jsonl", 0, tensorboard=True)
+        MetricsLog(tmp_path / "metrics.jsonl", 0, tensorboard=True)
 
 
 @pytest.mark.parametrize("points", [[(1, 3.0)], [(1, 1000.0), (50, 20.0), (100, 19.0)], [(1, 1.0), (2, 1.0)]])
-def test_curve_is_a_picture_with_every_point_inside(points: list[tuple[float, float]], tmp_path: Path) -> None:
+def test_chart_contains_every_point(points: list[tuple[float, float]], tmp_path: Path) -> None:
     draw_curves(tmp_path / "c.svg", {"loss": points, "none": []}, x_label="step", y_label="ppl")
     root = ElementTree.parse(tmp_path / "c.svg").getroot()
     (line,) = root.iterfind("{*}polyline")
@@ -76,6 +76,6 @@ def test_single_points_of_a_short_run_are_visible_marks(tmp_path: Path) -> None:
     assert all(label in texts for label in curves)
 
 
-def test_nothing_to_draw_draws_nothing(tmp_path: Path) -> None:
+def test_no_file_is_written_without_points(tmp_path: Path) -> None:
     draw_curves(tmp_path / "c.svg", {"loss": []}, x_label="step", y_label="ppl")
     assert not (tmp_path / "c.svg").exists()

@@ -1,4 +1,4 @@
-"""Losses of one direction: against hand-worked numbers, torch's own cross entropy, and the slow training oracle."""
+"""Training losses compared with hand-worked numbers, torch's cross entropy and the NumPy oracle."""
 
 from __future__ import annotations
 
@@ -28,23 +28,23 @@ def case(seed: int = 0) -> tuple[SoftmaxHead, Tensor, Tensor]:
 def gradients(loss: Tensor, head: SoftmaxHead, hidden: Tensor) -> list[Tensor]:
     hidden.grad = head.weight.grad = head.bias.grad = None
     loss.backward()
-    found = [hidden.grad, head.weight.grad, head.bias.grad]
-    return [g.to_dense() if g.is_sparse else g for g in found]
+    grads = [hidden.grad, head.weight.grad, head.bias.grad]
+    return [g.to_dense() if g.is_sparse else g for g in grads]
 
 
 def test_sampled_loss_by_hand() -> None:
-    """Vocabulary of 3, hidden 1: logits 1, 2, 5; word 0 is true and sampled too; one try, so counts are the P(k)."""
+    """Three words with logits 1, 2, 5; word 0 is true and also sampled; after one draw the counts are the P(k)."""
     head = SoftmaxHead(3, 1)
     with torch.no_grad():
         head.weight.copy_(torch.tensor([[1.0], [2.0], [5.0]]))
     sample = Sample(torch.tensor([1, 0]), torch.tensor(1))
     loss = sampled_softmax_loss(head, torch.ones(1, 1), torch.tensor([0]), sample)
     p0, p1 = math.log(2 / 1) / math.log(4), math.log(3 / 2) / math.log(4)
-    true, other = math.exp(1) / p0, math.exp(2) / p1  # the hit is left out
+    true, other = math.exp(1) / p0, math.exp(2) / p1  # the accidental hit is excluded
     assert loss.item() == pytest.approx(-math.log(true / (true + other)), abs=1e-6)
 
 
-def test_a_sample_of_nothing_but_the_true_word_costs_nothing() -> None:
+def test_loss_is_zero_if_only_the_true_word_is_sampled() -> None:
     head, hidden, _ = case()
     targets = torch.full((N,), 4)
     loss = sampled_softmax_loss(head, hidden, targets, Sample(torch.tensor([4]), torch.tensor(3)))
@@ -52,10 +52,10 @@ def test_a_sample_of_nothing_but_the_true_word_costs_nothing() -> None:
     assert all(bool(g.isfinite().all()) for g in gradients(loss, head, hidden))
 
 
-def test_sampled_loss_and_gradients_are_the_oracles() -> None:
+def test_sampled_loss_and_gradients_equal_the_oracle() -> None:
     head, hidden, targets = case()
     sample = draw(V, 12, seed=5)
-    assert bool((targets[:, None] == sample.ids).any())  # accidental hits are among them
+    assert bool((targets[:, None] == sample.ids).any())  # there are accidental hits
     expected = [
         oracle_train.log_uniform_expected(ids.numpy(), int(sample.num_tries), V) for ids in (sample.ids, targets)
     ]
@@ -68,25 +68,25 @@ def test_sampled_loss_and_gradients_are_the_oracles() -> None:
     grads = {name: np.zeros(array.shape) for name, array in weights.items()}
     x = hidden.detach().double().numpy()[None]
     loss, d_x = oracle_train.softmax_loss({}, weights, x, batch, 1.0, grads)
-    found = sampled_softmax_loss(head, hidden, targets, sample)
-    assert found.item() == pytest.approx(loss, abs=1e-6)
+    our_loss = sampled_softmax_loss(head, hidden, targets, sample)
+    assert our_loss.item() == pytest.approx(loss, abs=1e-6)
     for ours, theirs in zip(
-        gradients(found, head, hidden), (d_x[0], grads["softmax/W"], grads["softmax/b"]), strict=True
+        gradients(our_loss, head, hidden), (d_x[0], grads["softmax/W"], grads["softmax/b"]), strict=True
     ):
         np.testing.assert_allclose(ours.numpy(), theirs, atol=1e-6)
 
 
-def test_sampled_loss_over_all_words_with_equal_counts_is_the_full_loss() -> None:
+def test_sampled_loss_over_all_words_with_equal_counts_equals_the_full_loss() -> None:
     head, hidden, targets = case()
-    many = Sample(torch.arange(V), torch.tensor(10**9))  # after so many tries every count is 1
-    sampled = sampled_softmax_loss(head, hidden, targets, many)
+    all_words = Sample(torch.arange(V), torch.tensor(10**9))  # after so many draws every expected count is 1
+    sampled = sampled_softmax_loss(head, hidden, targets, all_words)
     full = full_softmax_loss(head, hidden, targets)
     assert sampled.item() == pytest.approx(full.item(), abs=1e-6)
     for a, b in zip(gradients(sampled, head, hidden), gradients(full, head, hidden), strict=True):
         torch.testing.assert_close(a, b, atol=1e-6, rtol=1e-5)
 
 
-def test_sparse_gradients_are_the_dense_ones() -> None:
+def test_sparse_gradients_equal_dense_gradients() -> None:
     head, hidden, targets = case()
     sample = draw(V, 12, seed=2)
     dense = gradients(sampled_softmax_loss(head, hidden, targets, sample), head, hidden)
@@ -97,29 +97,29 @@ def test_sparse_gradients_are_the_dense_ones() -> None:
     torch.testing.assert_close(head.weight.grad.to_dense(), dense[1])
 
 
-@pytest.mark.parametrize("rows_at_once", [1, 5, N, 1000])
-def test_full_loss_and_gradients_are_cross_entropy(rows_at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(objective, "LOGITS_AT_ONCE", rows_at_once * V)
+@pytest.mark.parametrize("rows_per_block", [1, 5, N, 1000])
+def test_full_loss_and_gradients_equal_cross_entropy(rows_per_block: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(objective, "MAX_LOGITS", rows_per_block * V)
     head, hidden, targets = case()
     loss = full_softmax_loss(head, hidden, targets)
-    wanted = torch.nn.functional.cross_entropy(hidden @ head.weight.t() + head.bias, targets)
-    assert loss.item() == pytest.approx(wanted.item(), abs=1e-6)
-    for a, b in zip(gradients(3 * loss, head, hidden), gradients(3 * wanted, head, hidden), strict=True):
+    expected = torch.nn.functional.cross_entropy(hidden @ head.weight.t() + head.bias, targets)
+    assert loss.item() == pytest.approx(expected.item(), abs=1e-6)
+    for a, b in zip(gradients(3 * loss, head, hidden), gradients(3 * expected, head, hidden), strict=True):
         torch.testing.assert_close(a, b, atol=1e-6, rtol=1e-5)
 
 
 def test_adaptive_loss_is_the_mean_of_log_probs_over_a_distribution() -> None:
     torch.manual_seed(0)
     head, hidden = AdaptiveHead(V, 16, (5, 20)), torch.randn(4, 16)
-    everything = torch.stack([head.log_probs(hidden, torch.full((4,), word)) for word in range(V)], dim=1)  # (4, V)
-    torch.testing.assert_close(everything.exp().sum(dim=1), torch.ones(4))
+    log_probs = torch.stack([head.log_probs(hidden, torch.full((4,), word)) for word in range(V)], dim=1)  # (4, V)
+    torch.testing.assert_close(log_probs.exp().sum(dim=1), torch.ones(4))
     targets = torch.tensor([0, 7, 30, 36])
-    wanted = -everything[torch.arange(4), targets].mean()
-    assert adaptive_softmax_loss(head, hidden, targets).item() == pytest.approx(wanted.item(), abs=1e-6)
+    expected = -log_probs[torch.arange(4), targets].mean()
+    assert adaptive_softmax_loss(head, hidden, targets).item() == pytest.approx(expected.item(), abs=1e-6)
 
 
 @pytest.mark.parametrize("kind", ["sampled", "full"])
-def test_bfloat16_stays_close(kind: str) -> None:
+def test_bfloat16_loss_stays_close_to_float32(kind: str) -> None:
     head, hidden, targets = case()
     sample = draw(V, 12, seed=5)
 
@@ -129,4 +129,4 @@ def test_bfloat16_stays_close(kind: str) -> None:
 
     exact, rough = loss(hidden), loss(hidden.bfloat16())
     assert rough.dtype == torch.float32
-    assert rough.item() == pytest.approx(exact.item(), rel=0.01)  # bfloat16 keeps eight bits
+    assert rough.item() == pytest.approx(exact.item(), rel=0.01)  # bfloat16 has 8 significant bits

@@ -1,4 +1,4 @@
-"""How a gradient becomes a step: rates by hand, the clip exactly, Adagrad as the reference runs it."""
+"""Learning rate schedules, exact gradient clipping, and the optimizers' settings."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from elmo.pretrain.train.optim import clip_gradients, learning_rate, load_optimi
 
 
 def test_rates_of_a_cosine_run_by_hand() -> None:
-    """100 steps, a tenth of them warm-up to 1, then a half cosine down to 0.1."""
+    """100 steps: a tenth of them is warm-up to 1, then the rate falls to 0.1 along half a cosine."""
     config = OptimConfig(lr=1.0, warmup=0.1, decay="cosine", final=0.1)
     assert learning_rate(config, 0, 100) == pytest.approx(0.1)
     assert learning_rate(config, 4, 100) == pytest.approx(0.5)
     assert learning_rate(config, 9, 100) == pytest.approx(1.0)
     assert learning_rate(config, 10, 100) == pytest.approx(1.0)
-    assert learning_rate(config, 55, 100) == pytest.approx(0.55)  # half way: the mean of 1 and 0.1
+    assert learning_rate(config, 55, 100) == pytest.approx(0.55)  # halfway: the mean of 1 and 0.1
     assert learning_rate(config, 40, 100) == pytest.approx(0.1 + 0.9 * 0.75)  # a third: cos(60 degrees) = 1/2
     assert learning_rate(config, 100, 100) == pytest.approx(0.1)
     assert learning_rate(config, 5000, 100) == pytest.approx(0.1)
@@ -33,7 +33,7 @@ def test_rates_of_a_linear_and_of_a_constant_run() -> None:
     assert {learning_rate(constant, step, 10) for step in range(20)} == {0.2}
 
 
-def test_a_run_of_one_step_has_a_rate() -> None:
+def test_run_of_one_step_has_the_full_rate() -> None:
     assert learning_rate(OptimConfig(lr=1.0), 0, 1) == 1.0
 
 
@@ -46,15 +46,15 @@ def test_clip_is_exactly_clip_over_the_larger_of_norm_and_clip(norm: float) -> N
     for parameter, gradient in zip(parameters, raw, strict=False):
         parameter.grad = gradient * scale
     before = [p.grad.clone() for p in parameters[:2]]
-    found = clip_gradients(parameters, 10.0)
-    assert float(found) == pytest.approx(norm, rel=1e-6)
+    norm_before = clip_gradients(parameters, 10.0)
+    assert float(norm_before) == pytest.approx(norm, rel=1e-6)
     for parameter, old in zip(parameters, before, strict=False):
         torch.testing.assert_close(parameter.grad, old * (10.0 / max(norm, 10.0)), rtol=1e-6, atol=0)
-        assert norm > 10.0 or torch.equal(parameter.grad, old)  # not touched, to the bit
+        assert norm > 10.0 or torch.equal(parameter.grad, old)  # unchanged, bit for bit
 
 
 def test_clip_counts_a_sparse_row_once() -> None:
-    """Row 1 stands twice in the gradient, 3 and 1: together 4, so the norm with the dense 3 is 5."""
+    """Row 1 is in the gradient twice, with 3 and 1, which add up to 4; with the dense 3 the norm is 5."""
     table, other = nn.Parameter(torch.zeros(4, 1)), nn.Parameter(torch.zeros(1))
     table.grad = torch.sparse_coo_tensor(
         torch.tensor([[1, 1]]), torch.tensor([[3.0], [1.0]]), (4, 1), check_invariants=True
@@ -66,7 +66,7 @@ def test_clip_counts_a_sparse_row_once() -> None:
 
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf")])
-def test_clip_shows_a_gradient_that_is_not_finite(bad: float) -> None:
+def test_clip_returns_a_non_finite_norm_for_a_non_finite_gradient(bad: float) -> None:
     parameter = nn.Parameter(torch.zeros(3))
     parameter.grad = torch.tensor([1.0, bad, 0.0])
     assert not math.isfinite(float(clip_gradients([parameter], 1.0)))
@@ -86,7 +86,7 @@ def test_adagrad_starts_at_one_and_has_no_epsilon() -> None:
         assert layer.weight.item() == pytest.approx(x, abs=1e-6)
 
 
-def test_adamw_decays_matrices_alone() -> None:
+def test_adamw_decays_only_matrices() -> None:
     layer = nn.Linear(2, 2)
     optimizer = make_optimizer(layer, OptimConfig(lr=0.1, weight_decay=0.5))
     weight, bias = layer.weight.detach().clone(), layer.bias.detach().clone()
@@ -114,14 +114,14 @@ def test_wrong_settings_are_refused(wrong: dict) -> None:
         OptimConfig(**wrong)
 
 
-def test_a_run_of_another_device_is_continued_with_this_device_s_kernels() -> None:
+def test_loaded_optimizer_keeps_its_own_kernels() -> None:
     model = nn.Linear(3, 2)
     plain, fused = (torch.optim.AdamW(model.parameters(), lr=0.1, fused=is_fused) for is_fused in (False, True))
     model(torch.ones(1, 3)).sum().backward()
     plain.step()
     load_optimizer(fused, plain.state_dict())
     assert fused.param_groups[0]["fused"] is True
-    fused.found_inf = torch.tensor(1.0)  # type: ignore[attr-defined]  # what only fused kernels understand
+    fused.found_inf = torch.tensor(1.0)  # type: ignore[attr-defined]  # only fused kernels support it
     before = model.weight.detach().clone()
     fused.step()
     assert torch.equal(model.weight, before)

@@ -1,4 +1,4 @@
-"""Work over processes: order, errors, and that no worker outlives a killed parent."""
+"""The parallel map: order, errors, and that workers end when their parent is killed."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_results_come_in_order_and_errors_come_through(workers):
     assert caught.value.hint == "Take another."
 
 
-def test_no_workers_are_refused():
+def test_zero_workers_is_an_error():
     with pytest.raises(ConfigError, match="workers is 0"):
         list(map_in_order(abs, [1], 0))
 
@@ -53,7 +53,7 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="signals and /proc-less process checks differ there")
+@pytest.mark.skipif(sys.platform == "win32", reason="signals and process checks differ on Windows")
 def test_workers_end_when_their_parent_is_killed(tmp_path):
     (tmp_path / "script.py").write_text(SCRIPT, encoding="utf-8")
     environment = os.environ | {"PYTHONPATH": str(ROOT)}

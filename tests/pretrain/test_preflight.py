@@ -1,4 +1,4 @@
-"""The look at a corpus: errors it finds, warnings it gives, and the numbers in its report."""
+"""The check of a corpus before preparation: its errors, warnings and numbers."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ def test_empty_files_bad_bytes_damage_and_special_words_are_errors(tmp_path):
     (tmp_path / "6.txt.gz").write_bytes(gzip.compress(GOOD.encode())[:-9])
     errors = preflight([tmp_path / "*"]).errors
     assert len(errors) == 5
-    assert errors[0].endswith("2.txt holds no sentence.")
-    assert errors[1].endswith("3.txt holds no sentence.")
+    assert errors[0].endswith("2.txt contains no sentence.")
+    assert errors[1].endswith("3.txt contains no sentence.")
     assert "4.txt:2: byte 7 (0xef)" in errors[2]
     assert "5.txt:1: the word <S>" in errors[3]
     assert "6.txt.gz: cannot be read past byte" in errors[4]
     skipping = preflight([tmp_path / "*"], Reading(errors="skip"))
     assert skipping.errors == ()
-    assert sum(warning.startswith("left out: ") for warning in skipping.warnings) == 5
+    assert sum(warning.startswith("skipped: ") for warning in skipping.warnings) == 5
 
 
 def test_blank_lines_are_counted(tmp_path):
@@ -57,7 +57,7 @@ def test_blank_lines_are_counted(tmp_path):
     assert any("3 of 5 lines are blank" in warning for warning in report.warnings)
 
 
-def test_words_cut_at_the_width_are_counted_by_bytes(tmp_path):
+def test_words_longer_than_max_chars_are_counted_by_bytes(tmp_path):
     thai = "ก" * 20  # 3 bytes each: 60
     report = preflight([write(tmp_path, f"{thai} กา\n" * 50)])
     assert report.cut_share == 0.5
@@ -71,45 +71,45 @@ def test_words_cut_at_the_width_are_counted_by_bytes(tmp_path):
     ("text", "tokenize", "warning"),
     [
         ("the cat sat on the mat , and it slept .\n" * 30, None, "No word has a capital letter"),
-        ("The cat sat, then It slept. Why? No.\n" * 30, None, "looks untokenised; give --tokenize default"),
+        ("The cat sat, then It slept. Why? No.\n" * 30, None, "looks untokenised; use --tokenize default"),
         ("The end\ufffd is near .\n" * 30, None, "30 characters are U+FFFD"),
         (
             "The cat sat on the mat and then it soon went\nout of the house to look for some mice and\n" * 9,
             "default",
             "one line",
         ),
-        ("The cat " * 400 + "\n", None, "Sentences hold hundreds of words"),
+        ("The cat " * 400 + "\n", None, "Sentences have hundreds of words"),
         (
             "天地玄黄宇宙洪荒日月盈昃辰宿列张 寒来暑往秋收冬藏闰余成岁律吕调阳\n" * 30,
             None,
-            "must be cut into words first",
+            "into words first",
         ),
     ],
 )
-def test_odd_text_is_warned_about(tmp_path, text, tokenize, warning):
+def test_unusual_text_gives_a_warning(tmp_path, text, tokenize, warning):
     report = preflight([write(tmp_path, text)], Reading(tokenize=tokenize))
-    assert any(warning in found for found in report.warnings), report.warnings
+    assert any(warning in text for text in report.warnings), report.warnings
 
 
-def test_a_given_vocabulary_is_measured():
+def test_coverage_and_order_of_a_given_vocabulary():
     report = preflight([TRAIN / "data.txt"], vocab=Vocabulary.from_file(TRAIN / "vocab.txt"))
     words = (TRAIN / "data.txt").read_text(encoding="utf-8").split()
-    known = set((TRAIN / "vocab.txt").read_text(encoding="utf-8").split())
-    assert report.coverage == pytest.approx(sum(word in known for word in words) / len(words))
+    vocab_words = set((TRAIN / "vocab.txt").read_text(encoding="utf-8").split())
+    assert report.coverage == pytest.approx(sum(word in vocab_words for word in words) / len(words))
     assert report.order_score == pytest.approx(1, abs=1e-3)
-    words_only = sorted(known - {"<S>", "</S>", "<UNK>"}, reverse=True)
+    words_only = sorted(vocab_words - {"<S>", "</S>", "<UNK>"}, reverse=True)
     other = preflight([TRAIN / "data.txt"], vocab=Vocabulary(["<S>", "</S>", "<UNK>", *words_only]))
     assert other.order_score is not None
     assert other.order_score < 0.5
     assert any("not sorted" in warning for warning in other.warnings)
 
 
-def test_a_sample_reads_a_part_from_all_over(tmp_path):
+def test_a_sample_is_spread_over_the_whole_text(tmp_path):
     write(tmp_path, "".join(f"Word{i // 10_000} here .\n" for i in range(200_000)))
     report = preflight([tmp_path / "a.txt"], max_bytes=600_000)
     assert report.sampled
     assert 200_000 < report.num_bytes < 1_200_000
     assert report.num_types > 10, "not only the beginning"
     (tmp_path / "b.txt.gz").write_bytes(gzip.compress(GOOD.encode() * 2000))
-    packed = preflight([tmp_path / "b.txt.gz"], max_bytes=100_000)
-    assert 0 < packed.num_tokens < 330 * 2000
+    compressed = preflight([tmp_path / "b.txt.gz"], max_bytes=100_000)
+    assert 0 < compressed.num_tokens < 330 * 2000

@@ -1,4 +1,4 @@
-"""What stands around the steps: throughput, batches made ahead, signals."""
+"""Throughput, prefetching of batches and signal handling of the training loop."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from elmo.errors import DataError
 from elmo.model.bilm import BiLM
 from elmo.model.config import BiLMConfig, CharConfig, HeadConfig, LSTMConfig
 from elmo.pretrain.config import make_config
-from elmo.pretrain.data.shards import prepare
+from elmo.pretrain.data.prepare import prepare
 from elmo.pretrain.data.stream import ContinuousStream, LMBatch
 from elmo.pretrain.train.prefetch import Prefetcher
-from elmo.pretrain.train.step import StepMetrics, Stepper
-from elmo.pretrain.train.throughput import Meter, flops_per_token
+from elmo.pretrain.train.step import StepMetrics, Trainer
+from elmo.pretrain.train.throughput import ThroughputMeter, flops_per_token
 from elmo.stop_signals import StopSignals
 
 
-def test_operations_of_a_token_by_hand() -> None:
-    """Two directions, one layer: 2 x (4 x 3 x 4 x 10 + 2 x 10 x 3), softmax 2 x 2 x 3 x 100; backward twice forward."""
+def test_flops_per_token_by_hand() -> None:
+    """Two directions, one layer: 2 x (4 x 3 x 4 x 10 + 2 x 10 x 3), softmax 2 x 2 x 3 x 100; backward: twice that."""
     config = BiLMConfig(
         chars=CharConfig(filters=((1, 5),), char_dim=2, num_highways=1),
         lstm=LSTMConfig(num_layers=1, cell_dim=10, proj_dim=3),
@@ -36,19 +36,19 @@ def test_operations_of_a_token_by_hand() -> None:
     assert flops_per_token(config, 100, distinct=0.0) == 3 * (lstm + softmax)
 
 
-def test_meter_counts_training_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_meter_does_not_count_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = [100.0]
     monkeypatch.setattr("time.monotonic", lambda: clock[0])
     config = make_config({"preset": "tiny", "train": {"rows": 10, "steps": 20, "max_steps": 100, "stop_after": 1000.0}})
     model = BiLM(BiLMConfig(chars=config.model.chars, lstm=config.model.lstm, head=HeadConfig(vocab_size=50)))
-    meter = Meter(config, Stepper(model, torch.zeros(1, 50, dtype=torch.int32), config), 0, 4000)
+    meter = ThroughputMeter(config, Trainer(model, torch.zeros(1, 50, dtype=torch.int32), config), 0, 4000)
     metrics = StepMetrics(2.0, 3.0, 1.0, 0.1, False)
     clock[0] += 1
-    assert meter.line(5, metrics) is None  # the last line was a second ago
+    assert meter.progress_line(5, metrics) is None  # the last line was a second ago
     with meter.paused():
         clock[0] += 500
     clock[0] += 9
-    line = meter.line(50, metrics)
+    line = meter.progress_line(50, metrics)
     assert line is not None
     assert "step 50/100 epoch 2.50" in line  # 50 x 200 of 4000
     assert "1,000 tokens/s" in line  # 10,000 tokens in 10 seconds
@@ -57,39 +57,39 @@ def test_meter_counts_training_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     assert meter.tokens_per_second(50) == pytest.approx(1000)
 
 
-def test_prefetched_batches_are_the_streams_with_their_places(tmp_path: Path) -> None:
+def test_prefetched_batches_equal_the_stream_and_carry_its_state(tmp_path: Path) -> None:
     config = settings(write_text(tmp_path / "text.txt"))
     data = prepare(config.data, tmp_path / "data", num_workers=1)
-    plain = ContinuousStream(data, 4, 5, seed=3)
+    stream = ContinuousStream(data, 4, 5, seed=3)
     with Prefetcher(ContinuousStream(data, 4, 5, seed=3), lambda batch: batch) as batches:
         for _ in range(50):
-            batch, place = batches.next()
-            assert np.array_equal(batch.forward.inputs, next(plain).forward.inputs)
-            assert place["num_batches"] == plain.num_batches
-    again = ContinuousStream(data, 4, 5, seed=3)
-    again.restore(place)
-    assert np.array_equal(next(again).backward.targets, next(plain).backward.targets)
+            batch, stream_state = batches.next()
+            assert np.array_equal(batch.forward.inputs, next(stream).forward.inputs)
+            assert stream_state["num_batches"] == stream.num_batches
+    restored = ContinuousStream(data, 4, 5, seed=3)
+    restored.restore(stream_state)
+    assert np.array_equal(next(restored).backward.targets, next(stream).backward.targets)
     assert not any(thread.name == "elmo-batches" for thread in threading.enumerate())
 
 
-def test_an_error_of_the_stream_reaches_the_trainer(tmp_path: Path) -> None:
+def test_error_of_the_stream_is_raised_by_next(tmp_path: Path) -> None:
     config = settings(write_text(tmp_path / "text.txt"))
     data = prepare(config.data, tmp_path / "data", num_workers=1)
 
-    class Ending(ContinuousStream):
+    class FailingStream(ContinuousStream):
         def __next__(self) -> LMBatch:
             if self.num_batches == 2:
                 raise DataError("a shard is gone")
             return super().__next__()
 
-    with Prefetcher(Ending(data, 4, 5), lambda batch: batch) as batches:
+    with Prefetcher(FailingStream(data, 4, 5), lambda batch: batch) as batches:
         batches.next()
         batches.next()
         with pytest.raises(DataError, match="a shard is gone"):
             batches.next()
 
 
-def test_first_signal_is_remembered_and_the_second_acts() -> None:
+def test_first_signal_is_recorded_and_the_second_interrupts() -> None:
     with StopSignals() as signals:
         os.kill(os.getpid(), signal.SIGINT)
         assert signals.received == signal.SIGINT
@@ -98,14 +98,14 @@ def test_first_signal_is_remembered_and_the_second_acts() -> None:
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
-def test_signals_elsewhere_than_in_the_main_thread_are_left_alone() -> None:
-    seen: list[int | None] = []
+def test_signal_handlers_are_not_set_outside_the_main_thread() -> None:
+    received: list[int | None] = []
 
-    def work() -> None:
+    def target() -> None:
         with StopSignals() as signals:
-            seen.append(signals.received)
+            received.append(signals.received)
 
-    thread = threading.Thread(target=work)
+    thread = threading.Thread(target=target)
     thread.start()
     thread.join()
-    assert seen == [None]
+    assert received == [None]

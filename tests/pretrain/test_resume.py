@@ -1,4 +1,4 @@
-"""Runs that were killed, stopped, damaged or changed, and what the same command makes of them."""
+"""Resuming a run after kills, signals, damaged checkpoints and changed settings."""
 
 from __future__ import annotations
 
@@ -24,37 +24,37 @@ DRIVER = Path(__file__).parent / "kill_train.py"
 
 
 def drive(test: str, folder: Path, count: int) -> None:
-    """Runs one test of kill_train.py in a process of its own."""
-    words = [sys.executable, str(DRIVER), test, str(folder), str(count)]
-    done = subprocess.run(words, capture_output=True, text=True, env=ENVIRONMENT, timeout=900, check=False)
+    """Runs one test of kill_train.py in a separate process."""
+    arguments = [sys.executable, str(DRIVER), test, str(folder), str(count)]
+    done = subprocess.run(arguments, capture_output=True, text=True, env=ENVIRONMENT, timeout=900, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_killed_at_steps_ends_with_the_same_bits(tmp_path: Path) -> None:
+def test_run_killed_at_steps_ends_bit_identical(tmp_path: Path) -> None:
     drive("steps", tmp_path, 5)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_killed_at_20_random_moments_ends_with_the_same_bits(tmp_path: Path) -> None:
+def test_run_killed_at_20_random_times_ends_bit_identical(tmp_path: Path) -> None:
     drive("moments", tmp_path, 20)
 
 
-def test_killed_while_saving_loses_nothing(tmp_path: Path) -> None:
+def test_kill_while_saving_loses_no_checkpoint(tmp_path: Path) -> None:
     drive("saves", tmp_path, 8)
 
 
 @pytest.mark.slow
-def test_killed_60_times_while_saving_loses_nothing(tmp_path: Path) -> None:
+def test_60_kills_while_saving_lose_no_checkpoint(tmp_path: Path) -> None:
     drive("saves", tmp_path, 60)
 
 
-def test_signals_save_and_continue(tmp_path: Path) -> None:
+def test_signals_save_a_checkpoint_and_the_run_resumes(tmp_path: Path) -> None:
     drive("signals", tmp_path, 2)
 
 
 @pytest.mark.slow
-def test_stopped_for_a_while_ends_in_time(tmp_path: Path) -> None:
+def test_suspended_run_stops_after_its_time_limit(tmp_path: Path) -> None:
     drive("sleep", tmp_path, 1)
 
 
@@ -68,12 +68,12 @@ def flip_a_byte(folder: Path) -> None:
     path.write_bytes(data)
 
 
-def cut_short(folder: Path) -> None:
+def truncate_a_file(folder: Path) -> None:
     path = folder / "training.pt"
     path.write_bytes(path.read_bytes()[:-100])
 
 
-def lose_the_manifest(folder: Path) -> None:
+def delete_the_manifest(folder: Path) -> None:
     (folder / "manifest.json").unlink()
 
 
@@ -81,16 +81,16 @@ def empty_a_file(folder: Path) -> None:
     (folder / "training.pt").write_bytes(b"")
 
 
-def forbid(folder: Path) -> None:
+def make_unreadable(folder: Path) -> None:
     (folder / "model.safetensors").chmod(0)
 
 
-DAMAGES = [flip_a_byte, cut_short, lose_the_manifest, empty_a_file, forbid]
+DAMAGES = [flip_a_byte, truncate_a_file, delete_the_manifest, empty_a_file, make_unreadable]
 
 
 @pytest.fixture(scope="module")
 def finished() -> Iterator[tuple[Path, Path]]:
-    """Text and the folder of a run of 40 steps, checkpoints at 30 and 40, in a place that every user may enter."""
+    """The text and the folder of a run of 40 steps with checkpoints at 30 and 40, readable by every user."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         folder.chmod(0o755)
@@ -100,20 +100,20 @@ def finished() -> Iterator[tuple[Path, Path]]:
 
 
 @contextmanager
-def as_a_plain_user() -> Iterator[None]:
-    """Root may read everything; the rights of nobody for a moment."""
-    root = os.geteuid() == 0
-    if root:
+def as_unprivileged_user() -> Iterator[None]:
+    """Switches root, who may read everything, to the user nobody."""
+    is_root = os.geteuid() == 0
+    if is_root:
         os.seteuid(65534)
     try:
         yield
     finally:
-        if root:
+        if is_root:
             os.seteuid(0)
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_damaged_newest_checkpoint_is_named_and_the_one_before_used(
+def test_damaged_newest_checkpoint_is_named_and_skipped(
     damage: Callable[[Path], None], finished: tuple[Path, Path], caplog: pytest.LogCaptureFixture
 ) -> None:
     source = finished[1] / "checkpoints"
@@ -122,30 +122,32 @@ def test_damaged_newest_checkpoint_is_named_and_the_one_before_used(
     for path in checkpoints.rglob("*.*"):
         path.chmod(0o644)
     damage(checkpoints / "step-00000040")
-    with as_a_plain_user(), caplog.at_level(logging.WARNING):
-        found = newest_sound(checkpoints)
+    with as_unprivileged_user(), caplog.at_level(logging.WARNING):
+        newest = newest_sound(checkpoints)
         with pytest.raises(DataError, match="step-00000040"):
             newest_sound(checkpoints, strict=True)
-    assert found is not None
-    assert found[0].name == "step-00000030"
+    assert newest is not None
+    assert newest[0].name == "step-00000030"
     assert "step-00000040" in caplog.text
 
 
-def test_a_run_with_a_damaged_checkpoint_ends_with_the_same_bits(finished: tuple[Path, Path], tmp_path: Path) -> None:
+def test_run_with_a_damaged_checkpoint_ends_bit_identical(finished: tuple[Path, Path], tmp_path: Path) -> None:
     text, source = finished
     out = tmp_path / "run"
     shutil.copytree(source, out)
     flip_a_byte(out / "checkpoints" / "step-00000040")
     with pytest.raises(DataError, match="step-00000040"):
         run(text, out, strict_resume=True)
-    said: list[str] = []
-    run(text, out, say=said.append)
-    assert any("continuing from step 30" in line for line in said)
+    status_lines: list[str] = []
+    run(text, out, say=status_lines.append)
+    assert any("continuing from step 30" in line for line in status_lines)
     assert digest(out) == digest(source)
     load_checkpoint(out / "checkpoints" / "step-00000040")
 
 
-def test_two_sound_checkpoints_remain_after_a_damaged_one(finished: tuple[Path, Path], tmp_path: Path) -> None:
+def test_damaged_checkpoint_is_replaced_and_two_undamaged_ones_remain(
+    finished: tuple[Path, Path], tmp_path: Path
+) -> None:
     text, source = finished
     out = tmp_path / "run"
     shutil.copytree(source, out)
@@ -154,7 +156,7 @@ def test_two_sound_checkpoints_remain_after_a_damaged_one(finished: tuple[Path, 
     assert sorted(path.name for path in (out / "checkpoints").iterdir()) == ["step-00000030", "step-00000035"]
 
 
-def test_no_sound_checkpoint_is_an_error_not_a_fresh_start(finished: tuple[Path, Path], tmp_path: Path) -> None:
+def test_run_whose_checkpoints_are_all_damaged_does_not_start_over(finished: tuple[Path, Path], tmp_path: Path) -> None:
     text, source = finished
     out = tmp_path / "run"
     shutil.copytree(source, out)
@@ -165,7 +167,7 @@ def test_no_sound_checkpoint_is_an_error_not_a_fresh_start(finished: tuple[Path,
     assert len(records(out)) > 40
 
 
-# ---- other settings ----
+# ---- changed settings ----
 
 
 @pytest.mark.parametrize(
@@ -179,7 +181,7 @@ def test_no_sound_checkpoint_is_an_error_not_a_fresh_start(finished: tuple[Path,
         ({"data": {"max_vocab": 30}}, "max_vocab"),
     ],
 )
-def test_another_run_is_refused_with_the_difference(
+def test_changed_identity_is_refused_with_the_difference(
     changes: dict[str, Any], difference: str, finished: tuple[Path, Path]
 ) -> None:
     text, out = finished
@@ -190,7 +192,7 @@ def test_another_run_is_refused_with_the_difference(
     assert (out / "config.toml").read_text() == before
 
 
-def test_another_text_is_refused(finished: tuple[Path, Path], tmp_path: Path) -> None:
+def test_changed_text_is_refused(finished: tuple[Path, Path], tmp_path: Path) -> None:
     source = finished[1]
     other = write_text(tmp_path / "text.txt", seed=1)
     before = (source / "metrics.jsonl").read_bytes()
@@ -199,18 +201,18 @@ def test_another_text_is_refused(finished: tuple[Path, Path], tmp_path: Path) ->
     assert (source / "metrics.jsonl").read_bytes() == before
 
 
-def test_another_rate_is_allowed_and_said(finished: tuple[Path, Path], tmp_path: Path) -> None:
+def test_changed_learning_rate_is_allowed_and_printed(finished: tuple[Path, Path], tmp_path: Path) -> None:
     text, source = finished
     out = tmp_path / "run"
     shutil.copytree(source, out)
-    said: list[str] = []
-    run(text, out, train_settings(max_steps=45), {"optim": {"lr": 0.001}}, say=said.append)
-    assert any("optim.lr 0.004 -> 0.001" in line for line in said)
+    status_lines: list[str] = []
+    run(text, out, train_settings(max_steps=45), {"optim": {"lr": 0.001}}, say=status_lines.append)
+    assert any("optim.lr 0.004 -> 0.001" in line for line in status_lines)
     assert "lr = 0.001" in (out / "config.toml").read_text()
     assert [r["step"] for r in records(out) if "forward" in r] == list(range(1, 46))
 
 
-def test_a_finished_run_is_left_alone(finished: tuple[Path, Path], tmp_path: Path) -> None:
+def test_finished_run_is_not_changed(finished: tuple[Path, Path], tmp_path: Path) -> None:
     text, source = finished
     out = tmp_path / "run"
     shutil.copytree(source, out)
@@ -229,20 +231,20 @@ def test_precision_may_change(finished: tuple[Path, Path], tmp_path: Path) -> No
 # ---- limits ----
 
 
-def test_time_is_up_saves_exports_and_continues(tmp_path: Path) -> None:
+def test_run_saves_and_exports_at_its_time_limit_and_resumes(tmp_path: Path) -> None:
     text = write_text(tmp_path / "text.txt")
     first = run(text, tmp_path / "run", train_settings(max_steps=5000, stop_after=0.2))
     assert first.train.reason == "time is up"
     assert first.model is not None
     assert 0 < first.train.step < 5000
-    again = run(text, tmp_path / "run", train_settings(max_steps=5000, stop_after=0.2))
-    assert again.train.step > first.train.step
+    second = run(text, tmp_path / "run", train_settings(max_steps=5000, stop_after=0.2))
+    assert second.train.step > first.train.step
 
 
-def test_max_tokens_and_patience_stop(tmp_path: Path) -> None:
+def test_max_tokens_and_patience_stop_the_run(tmp_path: Path) -> None:
     text = write_text(tmp_path / "text.txt")
     result = run(text, tmp_path / "tokens", train_settings(max_tokens=201))
-    assert (result.train.step, result.train.reason) == (11, "max tokens")  # 20 tokens a step
+    assert (result.train.step, result.train.reason) == (11, "max tokens")  # 20 tokens per step
     settings = train_settings(patience=2, validate_every=5, max_steps=500), {"optim": {"lr": 1e-12}}
     stopped = run(text, tmp_path / "patience", *settings)
     assert stopped.train.reason == "early stop"
@@ -250,11 +252,11 @@ def test_max_tokens_and_patience_stop(tmp_path: Path) -> None:
     assert stopped.train.step == stopped.train.best["step"] + 10
 
 
-def test_best_weights_are_exported_and_only_they_kept(tmp_path: Path) -> None:
-    """A rate that wrecks the model towards the end: the exported one is the best of the validations."""
+def test_only_the_best_weights_are_stored_and_exported(tmp_path: Path) -> None:
+    """The learning rate makes the model worse towards the end; the exported model is that of the best validation."""
     text, out = write_text(tmp_path / "text.txt"), tmp_path / "run"
-    wild = {"optim": {"lr": 3.0, "warmup": 0.9, "decay": "none", "clip_norm": 1000.0}}
-    result = run(text, out, train_settings(validate_every=5, max_steps=60), wild)
+    high_rate = {"optim": {"lr": 3.0, "warmup": 0.9, "decay": "none", "clip_norm": 1000.0}}
+    result = run(text, out, train_settings(validate_every=5, max_steps=60), high_rate)
     assert result.report is not None
     validations = [r["validation"]["reset"]["mean"] for r in records(out) if "validation" in r]
     assert result.report["perplexity"]["reset"]["mean"] == pytest.approx(min(validations), rel=1e-5)
@@ -262,17 +264,17 @@ def test_best_weights_are_exported_and_only_they_kept(tmp_path: Path) -> None:
     assert [path.name for path in (out / "best").iterdir()] == [f"step-{result.train.best['step']:08d}.safetensors"]
 
 
-# ---- one trainer a folder ----
+# ---- one process per run folder ----
 
 
-def test_second_trainer_is_told_who_has_the_folder(tmp_path: Path) -> None:
+def test_second_process_gets_an_error_that_names_the_first(tmp_path: Path) -> None:
     text = write_text(tmp_path / "text.txt")
     with lock_run_folder(tmp_path / "run"):
         with pytest.raises(OutputError, match=f"process {os.getpid()} on "):
             run(text, tmp_path / "run")
 
 
-def test_lock_of_a_dead_process_does_not_hold(tmp_path: Path) -> None:
+def test_lock_of_a_dead_process_is_ignored(tmp_path: Path) -> None:
     text = write_text(tmp_path / "text.txt")
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / ".lock").write_text("process 999999 on elsewhere")
@@ -286,5 +288,5 @@ def test_folder_that_cannot_be_written_is_an_output_error() -> None:
         (folder / "run").mkdir()
         (folder / "run").chmod(0o555)
         folder.chmod(0o755)
-        with as_a_plain_user(), pytest.raises(OutputError, match="cannot be written"):
+        with as_unprivileged_user(), pytest.raises(OutputError, match="cannot be written"):
             run(text, folder / "run")

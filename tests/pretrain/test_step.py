@@ -1,4 +1,4 @@
-"""One training step against the slow training oracle: losses, gradient norm, weights, Adagrad's sums, states."""
+"""Training steps compared with the NumPy oracle: losses, gradient norm, weights, Adagrad's sums and LSTM states."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from elmo.pretrain.config import ObjectiveConfig, OptimConfig, RunConfig, TrainC
 from elmo.pretrain.data.stream import Direction, LMBatch
 from elmo.pretrain.train import step as step_module
 from elmo.pretrain.train.sampler import draw
-from elmo.pretrain.train.step import Stepper, step_seed
+from elmo.pretrain.train.step import Trainer, step_seed
 from elmo.weights.names import from_arrays, tensor_specs, to_published
 from elmo.weights.options import config_from_options
 
@@ -38,8 +38,8 @@ CASES: dict[str, dict[str, Any]] = {
 }
 
 
-def paper(rows: int = B, steps: int = T, **changes: Any) -> RunConfig:
-    """The reference's settings at the size of these tests."""
+def paper_config(rows: int = B, steps: int = T, **changes: Any) -> RunConfig:
+    """The settings of the reference implementation at the size of these tests."""
     optim = {"name": "adagrad", "lr": 0.2, "warmup": 0.0, "decay": "none", "times_unroll": True} | changes.get(
         "optim", {}
     )
@@ -49,28 +49,28 @@ def paper(rows: int = B, steps: int = T, **changes: Any) -> RunConfig:
 
 
 class Case:
-    """The same tiny model as ours and as the oracle's, a table of word types, and batches for both."""
+    """The same tiny model for our code and for the oracle, a table of word types, and batches for both."""
 
-    def __init__(self, clip_norm: float = 10.0, *, seed: int = 0, sampled: bool = False, **choices: Any) -> None:
+    def __init__(self, clip_norm: float = 10.0, *, seed: int = 0, sampled: bool = False, **options: Any) -> None:
         self.rng = np.random.default_rng(seed)
-        self.options, weights = oracle.random_model(self.rng, softmax=True, max_chars=8, **SMALL | choices)
+        self.options, weights = oracle.random_model(self.rng, softmax=True, max_chars=8, **SMALL | options)
         self.weights = {name: array.astype(np.float64) for name, array in weights.items()}
         self.accumulators = oracle_train.initial_accumulators(self.weights)
         self.chars, self.sampled, self.clip_norm = "char_cnn" in self.options, sampled, clip_norm
         self.num_directions = oracle.num_directions(self.options)
-        tied = choices.get("tied", False)
+        tied = options.get("tied", False)
         shape = config_from_options(self.options, "options", num_words=None if self.chars else V)
         self.shape = replace(shape, head=HeadConfig(vocab_size=V, tied=tied))
         model = BiLM(self.shape)
         model.load_state_dict(from_arrays(self.shape, weights, "oracle"), strict=not tied)
-        config = paper(objective={"softmax": "sampled" if sampled else "full"}, optim={"clip_norm": clip_norm})
+        config = paper_config(objective={"softmax": "sampled" if sampled else "full"}, optim={"clip_norm": clip_norm})
         if self.chars:
             words = [f"w{k}" * (1 + k % 3) for k in range(20)]
             rows = oracle.char_ids(words, 8)[1:-1]  # (20, 8)
         else:
             rows = np.arange(1, V + 1)[:, None]
         self.rows = rows
-        self.stepper = Stepper(model, torch.from_numpy(rows.astype(np.int32)), config)
+        self.trainer = Trainer(model, torch.from_numpy(rows.astype(np.int32)), config)
 
     def batch(self, resets: bool = False) -> LMBatch:
         return LMBatch(*(self._direction(resets) for _ in range(2)))
@@ -104,56 +104,56 @@ class Case:
         return step
 
     def arrays(self) -> dict[str, np.ndarray]:
-        tensors = dict(self.stepper.model.state_dict())
+        tensors = dict(self.trainer.model.state_dict())
         return {spec.published_name: to_published(spec, tensors[spec.name]) for spec in tensor_specs(self.shape)}
 
     def sums(self) -> dict[str, np.ndarray]:
-        state = self.stepper.optimizer.state
-        named = dict(self.stepper.model.named_parameters())
+        state = self.trainer.optimizer.state
+        named = dict(self.trainer.model.named_parameters())
         specs = tensor_specs(self.shape)
         return {spec.published_name: to_published(spec, state[named[spec.name]]["sum"]) for spec in specs}
 
 
-@pytest.mark.parametrize("clip_norm", [10.0, 0.05])  # one that lets the gradient through, one that binds
+@pytest.mark.parametrize("clip_norm", [10.0, 0.05])  # above and below the norm of the gradient
 @pytest.mark.parametrize("case", CASES)
-def test_steps_in_a_row_are_the_oracles(case: str, clip_norm: float) -> None:
-    """Three steps with carried states; float32 against float64, weights of about 1, so 1e-5 is rounding."""
+def test_three_steps_equal_the_oracle(case: str, clip_norm: float) -> None:
+    """The state is carried. Float32 is compared with float64 at weights of about 1, so 1e-5 is rounding error."""
     ours = Case(clip_norm, **CASES[case])
     states = None
     for number in range(3):
         batch = ours.batch()
-        wanted = ours.oracle_step(batch, number, states)
-        found = ours.stepper.step(batch, number)
-        losses = [found.forward, found.backward][: ours.num_directions]
-        np.testing.assert_allclose(losses, wanted.losses, atol=1e-5)
-        assert found.grad_norm == pytest.approx(wanted.grad_norm, rel=1e-4)
-        assert (wanted.grad_norm > clip_norm) == (clip_norm < 1)
+        expected = ours.oracle_step(batch, number, states)
+        metrics = ours.trainer.step(batch, number)
+        losses = [metrics.forward, metrics.backward][: ours.num_directions]
+        np.testing.assert_allclose(losses, expected.losses, atol=1e-5)
+        assert metrics.grad_norm == pytest.approx(expected.grad_norm, rel=1e-4)
+        assert (expected.grad_norm > clip_norm) == (clip_norm < 1)
         for name, array in ours.arrays().items():
-            np.testing.assert_allclose(array, wanted.weights[name], atol=1e-5, err_msg=name)
+            np.testing.assert_allclose(array, expected.weights[name], atol=1e-5, err_msg=name)
         for name, array in ours.sums().items():
-            np.testing.assert_allclose(array, wanted.accumulators[name], atol=2e-4, rtol=1e-5, err_msg=name)
-        states = wanted.states
+            np.testing.assert_allclose(array, expected.accumulators[name], atol=2e-4, rtol=1e-5, err_msg=name)
+        states = expected.states
         for d in range(ours.num_directions):
             for layer, (h, c) in enumerate(states[d]):
-                np.testing.assert_allclose(ours.stepper.state.h[d, layer].numpy(), h, atol=1e-5)
-                np.testing.assert_allclose(ours.stepper.state.c[d, layer].numpy(), c, atol=1e-5)
+                np.testing.assert_allclose(ours.trainer.state.h[d, layer].numpy(), h, atol=1e-5)
+                np.testing.assert_allclose(ours.trainer.state.c[d, layer].numpy(), c, atol=1e-5)
 
 
-def test_a_reset_inside_a_row_is_a_fresh_start_there() -> None:
-    """Row by row, cut where it is reset: the pieces from a zero state give the same mean loss and last state."""
+def test_reset_inside_a_row_starts_from_a_zero_state() -> None:
+    """Each row is split at its resets: the parts, each from a zero state, give the same mean loss and final state."""
     case = Case(**CASES["words, sampled, skips"])
-    stepper, model = case.stepper, case.stepper.model
-    stepper.state = type(stepper.state)(torch.randn_like(stepper.state.h), torch.randn_like(stepper.state.c))
+    trainer, model = case.trainer, case.trainer.model
+    trainer.state = type(trainer.state)(torch.randn_like(trainer.state.h), torch.randn_like(trainer.state.c))
     batch = case.batch(resets=True)
     assert batch.forward.resets[:, 1:].any()
-    feed = stepper._feeder.feed(batch, slice(0, B), [])
-    losses, after = stepper.losses(feed, stepper.state)
+    inputs = trainer._input_builder.build(batch, slice(0, B), [])
+    losses, final = trainer.losses(inputs, trainer.state)
     zero = model.zero_state(1)
     for d, direction in enumerate((batch.forward, batch.backward)):
         total = 0.0
         for row in range(B):
             cuts = [0, *np.flatnonzero(direction.resets[row]), T]
-            state = [stepper.state.h[d, :, row : row + 1], stepper.state.c[d, :, row : row + 1]]
+            state = [trainer.state.h[d, :, row : row + 1], trainer.state.c[d, :, row : row + 1]]
             for begin, end in pairwise(cuts):
                 if direction.resets[row, begin]:
                     state = [zero.h[d], zero.c[d]]
@@ -161,25 +161,25 @@ def test_a_reset_inside_a_row_is_a_fresh_start_there() -> None:
                     continue
                 ids = torch.from_numpy(case.rows[direction.inputs[row, begin:end]]).int()
                 x = model.token_encoder(ids)[None]  # (1, T', P)
-                layers, state = model.stacks[d](x, None, type(stepper.state)(*state))
-                wanted = torch.from_numpy(direction.targets[row, begin:end]).long()
-                total -= model.head.log_probs(layers[-1][0], wanted).sum().item()
-            torch.testing.assert_close(after.h[d, :, row], state.h[:, 0].detach())
-            torch.testing.assert_close(after.c[d, :, row], state.c[:, 0].detach())
+                layers, state = model.stacks[d](x, None, type(trainer.state)(*state))
+                targets = torch.from_numpy(direction.targets[row, begin:end]).long()
+                total -= model.head.log_probs(layers[-1][0], targets).sum().item()
+            torch.testing.assert_close(final.h[d, :, row], state.h[:, 0].detach())
+            torch.testing.assert_close(final.c[d, :, row], state.c[:, 0].detach())
         assert losses[d].item() == pytest.approx(total / (B * T), abs=1e-5)
 
 
-def test_a_step_with_a_reset_at_every_row_start_forgets_the_state() -> None:
+def test_reset_at_every_row_start_ignores_the_previous_state() -> None:
     first, second = (Case(**CASES["words, full"]) for _ in range(2))
     batch = first.batch()
     starts = np.zeros((B, T), dtype=bool)
     starts[:, 0] = True
-    fresh = LMBatch(replace(batch.forward, resets=starts), replace(batch.backward, resets=starts))
-    first.stepper.state = type(first.stepper.state)(*(torch.randn_like(x) for x in first.stepper.state))
-    assert first.stepper.step(fresh, 0) == second.stepper.step(batch, 0)
+    reset_batch = LMBatch(replace(batch.forward, resets=starts), replace(batch.backward, resets=starts))
+    first.trainer.state = type(first.trainer.state)(*(torch.randn_like(x) for x in first.trainer.state))
+    assert first.trainer.step(reset_batch, 0) == second.trainer.step(batch, 0)
 
 
-def tiny(**changes: Any) -> Stepper:
+def tiny_trainer(**changes: Any) -> Trainer:
     """A character model of 50 words with 8 rows of 6 steps."""
     shape = BiLMConfig(
         chars=CharConfig(filters=((1, 4), (2, 8)), char_dim=4, max_chars=6, num_highways=1),
@@ -189,7 +189,7 @@ def tiny(**changes: Any) -> Stepper:
     torch.manual_seed(1)
     rows = torch.randint(1, 200, (60, 6), dtype=torch.int32)
     objective = {"softmax": "sampled", "num_samples": 20} | changes.pop("objective", {})
-    return Stepper(BiLM(shape), rows, paper(8, 6, objective=objective, **changes))
+    return Trainer(BiLM(shape), rows, paper_config(8, 6, objective=objective, **changes))
 
 
 def tiny_batch(seed: int) -> LMBatch:
@@ -203,8 +203,8 @@ def tiny_batch(seed: int) -> LMBatch:
 
 
 @pytest.mark.parametrize("accumulate", [2, 8])
-def test_accumulated_parts_are_one_batch(accumulate: int) -> None:
-    whole, parts = tiny(), tiny(train={"accumulate": accumulate})
+def test_accumulated_micro_batches_equal_one_batch(accumulate: int) -> None:
+    whole, parts = tiny_trainer(), tiny_trainer(train={"accumulate": accumulate})
     for number in range(4):
         a, b = whole.step(tiny_batch(number), number), parts.step(tiny_batch(number), number)
         assert (a.forward, a.backward) == pytest.approx((b.forward, b.backward), abs=1e-5)
@@ -214,10 +214,10 @@ def test_accumulated_parts_are_one_batch(accumulate: int) -> None:
     torch.testing.assert_close(whole.state.h, parts.state.h, atol=1e-5, rtol=1e-4)
 
 
-def test_sparse_softmax_steps_are_dense_ones(monkeypatch: pytest.MonkeyPatch) -> None:
-    dense = tiny()
-    monkeypatch.setattr(step_module, "SPARSE_FROM", 1)
-    sparse = tiny()
+def test_sparse_softmax_steps_equal_dense_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    dense = tiny_trainer()
+    monkeypatch.setattr(step_module, "MIN_SPARSE_VOCAB", 1)
+    sparse = tiny_trainer()
     for number in range(4):
         a, b = dense.step(tiny_batch(number), number), sparse.step(tiny_batch(number), number)
         assert a.grad_norm == pytest.approx(b.grad_norm, rel=1e-4)
@@ -226,8 +226,8 @@ def test_sparse_softmax_steps_are_dense_ones(monkeypatch: pytest.MonkeyPatch) ->
         torch.testing.assert_close(a, b, atol=1e-5, rtol=1e-4)
 
 
-def test_bfloat16_learns_and_stays_close() -> None:
-    exact, rough = tiny(), tiny(train={"precision": "bfloat16"})
+def test_bfloat16_learns_and_stays_close_to_float32() -> None:
+    exact, rough = tiny_trainer(), tiny_trainer(train={"precision": "bfloat16"})
     assert rough.state.h.dtype == torch.bfloat16
     assert rough.state.c.dtype == torch.float32
     batch, first = tiny_batch(0), None
@@ -240,29 +240,28 @@ def test_bfloat16_learns_and_stays_close() -> None:
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf])
-def test_a_step_that_is_not_finite_changes_nothing(bad: float) -> None:
-    stepper = tiny()
-    stepper.step(tiny_batch(0), 0)
+def test_step_with_non_finite_loss_changes_nothing(bad: float) -> None:
+    trainer = tiny_trainer()
+    trainer.step(tiny_batch(0), 0)
     with torch.no_grad():
-        kept = stepper.model.head.bias[7].item()
-        stepper.model.head.bias[7] = bad
-    before = [p.detach().clone() for p in stepper.model.parameters()]
-    sums = [value["sum"].clone() for value in stepper.optimizer.state.values()]
-    state = [tensor.clone() for tensor in stepper.state]
-    found = stepper.step(tiny_batch(1), 1)
-    assert found.skipped
-    for a, b in zip(before, stepper.model.parameters(), strict=True):
+        good = trainer.model.head.bias[7].item()
+        trainer.model.head.bias[7] = bad
+    before = [p.detach().clone() for p in trainer.model.parameters()]
+    sums = [value["sum"].clone() for value in trainer.optimizer.state.values()]
+    state = [tensor.clone() for tensor in trainer.state]
+    assert trainer.step(tiny_batch(1), 1).skipped
+    for a, b in zip(before, trainer.model.parameters(), strict=True):
         torch.testing.assert_close(a, b.detach(), rtol=0, atol=0, equal_nan=True)
-    assert all(torch.equal(a, b["sum"]) for a, b in zip(sums, stepper.optimizer.state.values(), strict=True))
-    assert all(torch.equal(a, b) for a, b in zip(state, stepper.state, strict=True))
+    assert all(torch.equal(a, b["sum"]) for a, b in zip(sums, trainer.optimizer.state.values(), strict=True))
+    assert all(torch.equal(a, b) for a, b in zip(state, trainer.state, strict=True))
     with torch.no_grad():
-        stepper.model.head.bias[7] = kept
-    assert not stepper.step(tiny_batch(2), 2).skipped
+        trainer.model.head.bias[7] = good
+    assert not trainer.step(tiny_batch(2), 2).skipped
 
 
-def test_chance_of_a_step_is_its_number_alone() -> None:
-    """Dropout and negatives of step 3 are the same whatever came before; those of step 4 are others."""
-    first, second, third = (tiny(objective={"dropout": 0.3}) for _ in range(3))
+def test_random_numbers_depend_only_on_the_step() -> None:
+    """Dropout and negatives of step 3 do not depend on earlier random numbers; those of step 4 differ."""
+    first, second, third = (tiny_trainer(objective={"dropout": 0.3}) for _ in range(3))
     torch.manual_seed(99)
     torch.rand(7)
     a, b, c = first.step(tiny_batch(0), 3), second.step(tiny_batch(0), 3), third.step(tiny_batch(0), 4)
@@ -270,7 +269,7 @@ def test_chance_of_a_step_is_its_number_alone() -> None:
     assert a.forward != c.forward
 
 
-def test_word_table_of_one_direction_reports_its_one_loss() -> None:
+def test_model_of_one_direction_reports_its_loss_twice() -> None:
     shape = BiLMConfig(
         chars=None,
         words=WordConfig(num_words=V, word_dim=4),
@@ -278,6 +277,6 @@ def test_word_table_of_one_direction_reports_its_one_loss() -> None:
         bidirectional=False,
         head=HeadConfig(vocab_size=V),
     )
-    stepper = Stepper(BiLM(shape), torch.arange(1, V + 1, dtype=torch.int32)[:, None], paper())
-    found = stepper.step(Case(**CASES["words, full"]).batch(), 0)
-    assert found.forward == found.backward
+    trainer = Trainer(BiLM(shape), torch.arange(1, V + 1, dtype=torch.int32)[:, None], paper_config())
+    metrics = trainer.step(Case(**CASES["words, full"]).batch(), 0)
+    assert metrics.forward == metrics.backward

@@ -1,4 +1,4 @@
-"""Batches for the language model against a slow, literal reading of the reference's rule, and the laws of counting."""
+"""Batches for the language model, compared with a slow implementation of the reference's rule; prediction counts."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from elmo.errors import ConfigError, DataError
+from elmo.pretrain.data.prepare import prepare
+from elmo.pretrain.data.prepare_config import PrepareConfig
 from elmo.pretrain.data.prepared import PreparedData
-from elmo.pretrain.data.shards import PrepareConfig, prepare
 from elmo.pretrain.data.stream import ContinuousStream, LMBatch, sentence_batches
 
 WORDS = ["the", "cat", "sat", ".", "dog", "Ā", "x" * 60]
@@ -23,7 +24,7 @@ sentence_lists = st.lists(st.lists(st.sampled_from(WORDS), min_size=1, max_size=
 
 
 def prepared(folder: Path, sentences: list[list[str]], num_shards: int = 1, **options) -> PreparedData:
-    """Each shard needs a job of its own, and a job ends with a large enough file: so the shards are made by hand."""
+    """Prepares sentences, with several shards if needed; a text this small has one job, so `split_into` makes them."""
     vocab = folder / "vocab.txt"
     vocab.write_text("<S>\n</S>\n<UNK>\nthe\n.\ncat\n", encoding="utf-8")
     text = folder / "text.txt"
@@ -34,6 +35,7 @@ def prepared(folder: Path, sentences: list[list[str]], num_shards: int = 1, **op
 
 
 def split_into(data: PreparedData, num_shards: int) -> PreparedData:
+    """Rewrites the training shard as several shards."""
     tokens, offsets = map(np.array, data.train.shard(0))
     bounds = np.linspace(0, len(offsets) - 1, num_shards + 1).astype(int)
     shards = []
@@ -50,14 +52,14 @@ def split_into(data: PreparedData, num_shards: int) -> PreparedData:
 
 
 def slow_rows(sentences, num_rows: int, num_steps: int, *, backward: bool, num_epochs: int):
-    """The reference's rule, word for word: (inputs, targets) of each whole batch."""
-    run = iter([["</S>", *s[::-1], "<S>"] if backward else ["<S>", *s, "</S>"] for s in sentences] * num_epochs)
+    """The rule of the reference implementation with Python lists: (inputs, targets) of each complete batch."""
+    remaining = iter([["</S>", *s[::-1], "<S>"] if backward else ["<S>", *s, "</S>"] for s in sentences] * num_epochs)
     rows: list[list[tuple[str, str]]] = [[] for _ in range(num_rows)]
     while True:
         batch = []
         for row in rows:
             while len(row) < num_steps:
-                sentence = next(run, None)
+                sentence = next(remaining, None)
                 if sentence is None:
                     return
                 row += pairwise(sentence)
@@ -81,7 +83,7 @@ def same(a: LMBatch, b: LMBatch) -> bool:
 
 
 def test_stream_yields_the_reference_arrays(tmp_path):
-    # ids: <S> 0, </S> 1, <UNK> 2, the 3, . 4; "unknown" and "th" are later types: spelled out, and <UNK> as targets
+    # ids: <S> 0, </S> 1, <UNK> 2, the 3, . 4; "unknown" and "th" are types outside the vocabulary: <UNK> as targets
     data = prepared(tmp_path, [["the", "unknown", "."], ["th", "."], ["the"]])
     th, unknown = (data.type_words(np.arange(data.num_types)).index(word) for word in ("th", "unknown"))
     assert min(th, unknown) >= data.vocab_size
@@ -102,26 +104,26 @@ def test_stream_yields_the_reference_arrays(tmp_path):
 
 @settings(max_examples=40)
 @given(sentences=sentence_lists, num_rows=st.integers(1, 5), num_steps=st.integers(1, 7), num_shards=st.integers(1, 3))
-def test_stream_without_shuffling_follows_the_rule(sentences, num_rows, num_steps, num_shards):
+def test_stream_without_shuffling_equals_the_slow_implementation(sentences, num_rows, num_steps, num_shards):
     with tempfile.TemporaryDirectory() as folder:
         data = prepared(Path(folder), sentences, min(num_shards, len(sentences)))
         stream = ContinuousStream(data, num_rows, num_steps, shuffle=False, num_epochs=3)
         slow = [slow_rows(sentences, num_rows, num_steps, backward=b, num_epochs=3) for b in (False, True)]
-        known = set(data.vocab.words)
-        batches = 0
+        vocab_words = set(data.vocab.words)
+        num_batches = 0
         for batch, *expected in zip(stream, *slow, strict=True):
-            batches += 1
+            num_batches += 1
             for direction, (inputs, targets) in zip((batch.forward, batch.backward), expected, strict=True):
                 assert words_of(data, direction.inputs) == inputs
-                wanted = [[word if word in known else "<UNK>" for word in row] for row in targets]
-                assert words_of(data, direction.targets) == wanted
-        positions = 3 * sum(len(s) + 1 for s in sentences)
-        assert batches <= positions // (num_rows * num_steps)
+                expected_targets = [[word if word in vocab_words else "<UNK>" for word in row] for row in targets]
+                assert words_of(data, direction.targets) == expected_targets
+        num_positions = 3 * sum(len(s) + 1 for s in sentences)
+        assert num_batches <= num_positions // (num_rows * num_steps)
 
 
 @settings(max_examples=30)
 @given(sentences=sentence_lists, num_rows=st.integers(1, 5), num_steps=st.integers(1, 7), seed=st.integers(0, 9))
-def test_every_sentence_comes_once_an_epoch_in_both_directions(sentences, num_rows, num_steps, seed):
+def test_every_sentence_occurs_once_per_epoch_in_both_directions(sentences, num_rows, num_steps, seed):
     with tempfile.TemporaryDirectory() as folder:
         data = prepared(Path(folder), sentences, min(3, len(sentences)))
         stream = ContinuousStream(data, num_rows, num_steps, seed=seed, num_epochs=2, last="pad", reset=1.0)
@@ -132,18 +134,18 @@ def test_every_sentence_comes_once_an_epoch_in_both_directions(sentences, num_ro
         predictions = np.zeros(2, dtype=int)
         for batch in stream:
             predictions += batch.num_predictions
-            for name, found in rows.items():
+            for name, sentences_by_row in rows.items():
                 direction = getattr(batch, name)
                 mask = np.ones_like(direction.resets) if direction.mask is None else direction.mask
                 for r in range(num_rows):
                     for t in np.flatnonzero(mask[r]):
                         if direction.resets[r, t]:
-                            found[r].append([])
-                        found[r][-1].append(int(direction.inputs[r, t]))
+                            sentences_by_row[r].append([])
+                        sentences_by_row[r][-1].append(int(direction.inputs[r, t]))
         assert predictions.tolist() == [2 * sum(len(s) + 1 for s in sentences)] * 2
         assert data.train.num_positions == sum(len(s) + 1 for s in sentences)
-        for name, turn in (("forward", 1), ("backward", -1)):
-            read = [tuple(data.type_words(np.array(s[1:], dtype=int)))[::turn] for row in rows[name] for s in row]
+        for name, step in (("forward", 1), ("backward", -1)):
+            read = [tuple(data.type_words(np.array(s[1:], dtype=int)))[::step] for row in rows[name] for s in row]
             assert Counter(read) == Counter({s: 2 * n for s, n in Counter(map(tuple, sentences)).items()})
 
 
@@ -158,33 +160,33 @@ def test_every_sentence_comes_once_an_epoch_in_both_directions(sentences, num_ro
 def test_stream_stopped_anywhere_continues_bit_for_bit(sentences, num_steps, stop, shuffle, reset):
     with tempfile.TemporaryDirectory() as folder:
         data = prepared(Path(folder), sentences, min(3, len(sentences)))
-        whole = list(islice(ContinuousStream(data, 3, num_steps, shuffle=shuffle, reset=reset, seed=5), 20))
+        uninterrupted = list(islice(ContinuousStream(data, 3, num_steps, shuffle=shuffle, reset=reset, seed=5), 20))
         first = ContinuousStream(data, 3, num_steps, shuffle=shuffle, reset=reset, seed=5)
         list(islice(first, stop))
         state = first.state()
-        list(islice(first, 2))  # what happens after the state was taken does not change it
+        list(islice(first, 2))  # later batches do not change the saved state
         second = ContinuousStream(data, 3, num_steps, shuffle=shuffle, reset=reset, seed=5)
         second.restore(state)
         rest = list(islice(second, 20 - stop))
-        assert all(same(a, b) for a, b in zip(whole[stop:], rest, strict=True))
-        assert [b.epoch for b in whole[stop:]] == [b.epoch for b in rest]
+        assert all(same(a, b) for a, b in zip(uninterrupted[stop:], rest, strict=True))
+        assert [b.epoch for b in uninterrupted[stop:]] == [b.epoch for b in rest]
 
 
 @pytest.mark.parametrize("world_size", [2, 4])
-def test_ranks_together_are_one_process(tmp_path, world_size):
+def test_the_rows_of_all_ranks_equal_those_of_one_process(tmp_path, world_size):
     data = prepared(tmp_path, [["the"] * n for n in range(1, 30)], 3)
-    alone = ContinuousStream(data, 8, 5, seed=3, reset=0.5)
+    single = ContinuousStream(data, 8, 5, seed=3, reset=0.5)
     ranks = [
         ContinuousStream(data, 8 // world_size, 5, seed=3, reset=0.5, rank=r, world_size=world_size)
         for r in range(world_size)
     ]
     for _ in range(40):
-        whole, parts = next(alone), [next(rank) for rank in ranks]
+        batch, rank_batches = next(single), [next(rank) for rank in ranks]
         for name in ("forward", "backward"):
             for field in ("inputs", "targets", "resets"):
-                together = np.concatenate([getattr(getattr(part, name), field) for part in parts])
-                assert np.array_equal(getattr(getattr(whole, name), field), together)
-    ranks[0].restore(alone.state())  # the same rows over other processes: the same place
+                together = np.concatenate([getattr(getattr(part, name), field) for part in rank_batches])
+                assert np.array_equal(getattr(getattr(batch, name), field), together)
+    ranks[0].restore(single.state())  # the state does not depend on the number of processes
 
 
 def test_shuffling_depends_on_seed_direction_and_epoch(tmp_path):
@@ -201,12 +203,12 @@ def test_shuffling_depends_on_seed_direction_and_epoch(tmp_path):
     assert one != order(1, "backward")
     assert sorted(one[:50]) == sorted(one[50:]) == sorted(s[0] for s in sentences)
     shard_of = [int(word[1:]) < 25 for word in one[:50]]
-    assert len(set(shard_of[:25])) == 1, "a shard is used up before the next begins"
+    assert len(set(shard_of[:25])) == 1, "a shard is finished before the next begins"
     inside = [[word for word in epoch if int(word[1:]) < 25] for epoch in (one[:50], one[50:])]
-    assert inside[0] != inside[1], "the order inside a shard is another one every epoch"
+    assert inside[0] != inside[1], "every epoch has another order inside a shard"
 
 
-def test_reset_is_the_share_of_sentences_that_start_fresh(tmp_path):
+def test_reset_is_the_share_of_sentences_with_a_state_reset(tmp_path):
     data = prepared(tmp_path, [["the", "cat"]] * 2000)
     for probability in (0.0, 0.3, 1.0):
         batch = next(ContinuousStream(data, 1, 6000, reset=probability))
@@ -219,7 +221,7 @@ def test_reset_is_the_share_of_sentences_that_start_fresh(tmp_path):
         assert not np.array_equal(batch.forward.resets, batch.backward.resets[:, ::-1]) or probability in (0, 1)
 
 
-def test_stream_of_one_token_and_of_rows_beyond_the_text(tmp_path):
+def test_stream_of_one_token_and_of_more_rows_than_text(tmp_path):
     data = prepared(tmp_path, [["the"]])
     batch = next(ContinuousStream(data, 64, 20))
     assert batch.forward.inputs.shape == (64, 20)
@@ -250,7 +252,7 @@ def test_restore_refuses_other_text_and_other_rows(tmp_path):
         ContinuousStream(data, 3, 3).restore(state)
 
 
-def test_restore_with_other_rows_goes_on_with_the_next_sentences(tmp_path):
+def test_restore_with_other_rows_continues_with_the_next_sentences(tmp_path):
     data = prepared(tmp_path, [[f"w{i:02d}"] for i in range(20)])
     stream = ContinuousStream(data, 2, 4, shuffle=False)
     next(stream)  # 2 rows x 4 positions: sentences 0..3
@@ -259,7 +261,7 @@ def test_restore_with_other_rows_goes_on_with_the_next_sentences(tmp_path):
     assert data.type_words(next(other).forward.inputs[:, 1]) == ["w04", "w05", "w06"]
 
 
-def test_a_shard_deleted_or_cut_between_epochs_is_named(tmp_path):
+def test_a_shard_truncated_between_epochs_is_named_in_the_error(tmp_path):
     data = prepared(tmp_path, [["the", "cat"]] * 30, 3)
     stream = ContinuousStream(data, 1, 3)
     next(stream)
@@ -269,7 +271,7 @@ def test_a_shard_deleted_or_cut_between_epochs_is_named(tmp_path):
         list(islice(stream, 100))
 
 
-def test_stream_of_an_empty_split_says_so(tmp_path):
+def test_stream_of_an_empty_split_is_an_error(tmp_path):
     data = prepared(tmp_path, [["the"]])
     with pytest.raises(DataError, match="no heldout text"):
         ContinuousStream(data, 1, 1, split="heldout")
@@ -280,7 +282,7 @@ def test_stream_of_an_empty_split_says_so(tmp_path):
 def test_sentence_batches_count_every_prediction_once(sentences, max_tokens):
     with tempfile.TemporaryDirectory() as folder:
         data = prepared(Path(folder), sentences, min(2, len(sentences)))
-        read: Counter[tuple[str, ...]] = Counter()
+        sentence_counts: Counter[tuple[str, ...]] = Counter()
         for batch in sentence_batches(data, "train", max_tokens=max_tokens):
             forward, backward = batch.forward, batch.backward
             mask = np.ones_like(forward.resets) if forward.mask is None else forward.mask
@@ -295,11 +297,11 @@ def test_sentence_batches_count_every_prediction_once(sentences, max_tokens):
                 assert backward.inputs[row, 0] == data.eos
                 assert backward.targets[row, length - 1] == data.bos
                 assert data.type_words(backward.inputs[row, 1:length])[::-1] == words[1:]
-                read[tuple(words[1:])] += 1
-        assert read == Counter(map(tuple, sentences))
+                sentence_counts[tuple(words[1:])] += 1
+        assert sentence_counts == Counter(map(tuple, sentences))
 
 
-def test_sentence_batches_can_be_few_and_chosen(tmp_path):
+def test_sentence_batches_of_selected_sentences(tmp_path):
     data = prepared(tmp_path, [[f"w{i:03d}", "the"] for i in range(400)])
 
     def words(**options) -> list[str]:
@@ -309,4 +311,4 @@ def test_sentence_batches_can_be_few_and_chosen(tmp_path):
     assert words(sentences=range(10, 13)) == ["w010", "w011", "w012"]
     few = words(max_words=80)
     assert len(few) == 40
-    assert (few[0], few[-1]) == ("w000", "w390"), "spread over the whole text"
+    assert (few[0], few[-1]) == ("w000", "w390"), "evenly spaced over the text"

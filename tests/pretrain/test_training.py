@@ -1,4 +1,4 @@
-"""The reference's training smoke: 134 tokens learnt by heart, to a perplexity under 20, for every kind of model."""
+"""The smoke test of the reference implementation: every kind of model learns 134 tokens to a perplexity below 20."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ WORDS: dict[str, Any] = {"chars": None, "words": {"num_words": 32, "word_dim": 8
 SLOW = pytest.mark.slow
 
 
-def smoke(model: dict[str, Any], objective: dict[str, Any], heldout: str) -> dict[str, Any]:
-    """The reference's test options as a run: batch 2, unroll 10, 300 steps, 16 negatives, clip 1, Adagrad 0.2."""
+def smoke_settings(model: dict[str, Any], objective: dict[str, Any], heldout: str) -> dict[str, Any]:
+    """The reference implementation's test options: batch 2, unroll 10, 300 steps, 16 negatives, clip 1, Adagrad 0.2."""
     return {
         "recipe": "paper",
         "data": {
@@ -49,18 +49,18 @@ def smoke(model: dict[str, Any], objective: dict[str, Any], heldout: str) -> dic
         pytest.param(WORDS, {"softmax": "adaptive"}, id="words, adaptive softmax", marks=SLOW),
     ],
 )
-def test_smoke_reaches_perplexity_20(model: dict[str, Any], objective: dict[str, Any], tmp_path: Path) -> None:
+def test_smoke_run_reaches_perplexity_20(model: dict[str, Any], objective: dict[str, Any], tmp_path: Path) -> None:
     copy = shutil.copy(FIXTURE / "data.txt", tmp_path / "same.txt")
     start = time.monotonic()
-    result = pretrain(make_config(smoke(model, objective, str(copy))), tmp_path / "run", num_workers=1)
+    result = pretrain(make_config(smoke_settings(model, objective, str(copy))), tmp_path / "run", num_workers=1)
     assert time.monotonic() - start < 60
     assert result.report is not None
     assert result.train.step == 300
-    found = result.report["perplexity"]["carried"]  # how the run was trained and how the reference measures
-    assert found["mean"] < 20
-    assert max(found["forward"], found["backward"]) < 25
+    perplexity = result.report["perplexity"]["carried"]  # the state is carried in training and in the reference
+    assert perplexity["mean"] < 20
+    assert max(perplexity["forward"], perplexity["backward"]) < 25
 
 
-def test_tied_characters_are_refused(tmp_path: Path) -> None:
+def test_tied_softmax_of_a_character_model_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="tied"):
-        make_config(smoke({"chars": CHARS}, {"tied": True}, "none.txt"))
+        make_config(smoke_settings({"chars": CHARS}, {"tied": True}, "none.txt"))

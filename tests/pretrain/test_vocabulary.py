@@ -1,4 +1,4 @@
-"""Counting words, building a vocabulary from the counts, and judging one made elsewhere."""
+"""Counting words, building a vocabulary from the counts, and checking a given vocabulary."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ SPECIALS = ["<S>", "</S>", "<UNK>"]
 
 
 def add(counts: WordCounts, words: list[str]) -> np.ndarray:
-    found = Counter(words)
-    return counts.add(list(found), np.array(list(found.values()), dtype=np.int64))
+    counter = Counter(words)
+    return counts.add(list(counter), np.array(list(counter.values()), dtype=np.int64))
 
 
 def test_words_are_sorted_by_count_then_by_code_points(tmp_path):
@@ -49,7 +49,7 @@ def test_counting_agrees_with_a_counter_on_real_text():
     counts = count_words([TRAIN / "data.txt"])
     assert {word: counts.count(word) for word in expected} == expected
     built = build_vocabulary(counts, min_count=2)
-    # the reference's list: the same words, and no word before a more frequent one
+    # the list of the reference implementation has the same words, and no word before a more frequent one
     published = read_vocabulary(TRAIN / "vocab.txt")
     falling = [expected[word] for word in published.words[3:]]
     assert falling == sorted(falling, reverse=True)
@@ -64,33 +64,33 @@ def test_raw_text_is_tokenised_before_counting(tmp_path):
 
 
 @given(st.lists(st.lists(st.sampled_from("abcdefghij"), max_size=20), max_size=8))
-def test_numbers_of_words_never_change(parts):
+def test_ids_of_words_never_change(jobs):
     counts = WordCounts(SPECIALS)
-    numbers: dict[str, int] = dict(zip(SPECIALS, range(3), strict=True))
-    for part in parts:
-        for word, number in zip(Counter(part), add(counts, part), strict=True):
-            assert numbers.setdefault(word, int(number)) == number
-    total = Counter(word for part in parts for word in part)
+    ids: dict[str, int] = dict(zip(SPECIALS, range(3), strict=True))
+    for job in jobs:
+        for word, word_id in zip(Counter(job), add(counts, job), strict=True):
+            assert ids.setdefault(word, int(word_id)) == word_id
+    total = Counter(word for job in jobs for word in job)
     assert {word: counts.count(word) for word in total} == total
-    words, found, train, heldout = counts.table()
-    assert dict(zip(words, found.tolist(), strict=True)) == numbers
+    words, word_ids, train, heldout = counts.table()
+    assert dict(zip(words, word_ids.tolist(), strict=True)) == ids
     assert train.tolist() == sorted(train.tolist(), reverse=True)
     assert not heldout.any()
 
 
-def test_too_many_words_forget_the_rarest_and_keep_the_given():
-    counts = WordCounts(["<S>", "kept"], max_types=50)
+def test_too_many_words_evict_the_rarest_but_no_reserved_ones():
+    counts = WordCounts(["<S>", "reserved"], max_types=50)
     add(counts, ["often"] * 9 + [f"w{i}" for i in range(200)])
-    assert counts.num_forgotten == counts.num_forgotten_tokens == 200
+    assert counts.num_evicted == counts.num_evicted_tokens == 200
     assert len(counts) == 3
     assert counts.count("often") == 9
     assert counts.count("w7") == 0
-    new = int(add(counts, ["w7"])[0])
-    assert new == counts.num_numbers - 1 == 203, "a word that returns gets a new number"
-    assert int(add(counts, ["kept"])[0]) == 1
+    new_id = int(add(counts, ["w7"])[0])
+    assert new_id == counts.num_ids - 1 == 203, "an evicted word that occurs again gets a new id"
+    assert int(add(counts, ["reserved"])[0]) == 1
 
 
-def test_order_score_tells_sorted_from_random_and_reversed():
+def test_order_score_of_sorted_random_and_reversed_vocabularies():
     words = [*SPECIALS, *(f"w{i}" for i in range(1000))]
     counts = np.concatenate([[0, 0, 0], 100_000 // np.arange(1, 1001)])  # Zipf's law
     vocab = Vocabulary(words)
@@ -101,7 +101,7 @@ def test_order_score_tells_sorted_from_random_and_reversed():
         for seed in range(50)
     ]
     assert abs(np.mean(shuffled)) < 0.1
-    # another domain: every word's frequency off by a factor of up to e in either direction
+    # another domain: the frequency of every word differs by a factor of up to e in either direction
     noisy = counts * np.exp(np.random.default_rng(0).uniform(-1, 1, len(counts)))
     assert order_score(vocab, noisy) > 0.9
     assert order_score(vocab, np.zeros(len(vocab))) == 1.0
@@ -119,19 +119,19 @@ def test_an_unsorted_vocabulary_is_refused_for_the_sampled_softmax():
         ("<S>\n</S>\nthe\na\n", "<UNK> missing"),
         ("<S>\n</S>\n<UNK>\nthe\nthe\n", "lines 4 and 5"),
         ("<S>\n</S>\n<UNK>\nthe\n\na\n", ":5: a blank line"),
-        ("<S>\n</S>\n<UNK>\nthe\nof 12\n", ":5: 'of 12' holds a space"),
+        ("<S>\n</S>\n<UNK>\nthe\nof 12\n", ":5: 'of 12' contains a space"),
         ("<S>\n</S>\n<UNK>\n", "only 3 lines"),
         ("", "missing"),
     ],
 )
-def test_a_bad_vocabulary_is_named(tmp_path, content, message):
+def test_the_error_of_a_bad_vocabulary_says_what_is_wrong(tmp_path, content, message):
     path = tmp_path / "vocab.txt"
     path.write_text(content, encoding="utf-8")
     with pytest.raises(DataError, match=message):
         read_vocabulary(path)
 
 
-def test_windows_line_ends_and_two_million_lines_are_fine(tmp_path):
+def test_windows_line_ends_and_two_million_lines_are_read(tmp_path):
     path = tmp_path / "vocab.txt"
     path.write_bytes("\r\n".join([*SPECIALS, *map(str, range(2_000_000))]).encode())
     start = time.monotonic()

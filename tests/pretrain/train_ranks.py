@@ -1,9 +1,9 @@
-"""Runs training in several processes that talk through gloo, as torchrun would start them, and does them harm.
+"""Trains in several processes that communicate through gloo, as torchrun starts them, and injects faults.
 
     python train_ranks.py FOLDER TEST ...       TEST: a name of TESTS, for example equal, muon or spike
 
-A process of its own with one thread, so that it may fork: a child costs milliseconds where a fresh `import torch` costs
-seconds. It says which tests passed.
+This is a separate process with one thread, so that it can fork: a forked child starts in milliseconds, a new `import
+torch` takes seconds. It prints which tests passed.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ import numpy as np
 import pytest
 import tiny_run
 import torch
-import torch._dynamo  # what the first optimizer would import, seconds in every child
-from kill_train import SHORT_WINDOWS, throw_off
+import torch._dynamo  # the first optimizer imports it, which would take seconds in every child
+from kill_train import SHORT_WINDOWS, randomize_softmax
 from safetensors.torch import load_file
 
 from elmo.errors import ConfigError
@@ -31,7 +31,7 @@ from elmo.pretrain import job
 from elmo.pretrain.train import distributed, spike_guard
 from elmo.pretrain.train import step as step_module
 from elmo.pretrain.train.checkpoint import newest_sound
-from elmo.pretrain.train.step import Stepper
+from elmo.pretrain.train.step import Trainer
 
 EXACT = {"objective": {"dropout": 0.0}, "train": {"rows": 16, "max_steps": 50, "reset": 0.3}}
 Ranks = list[int]  # process ids
@@ -47,8 +47,8 @@ def main() -> None:
             print("passed", test, flush=True)
 
 
-def two_are_one(text: Path, folder: Path, *more: dict[str, Any]) -> None:
-    """Two processes with 8 rows each take the steps of one with 16."""
+def two_equal_one(text: Path, folder: Path, *more: dict[str, Any]) -> None:
+    """Two processes with 8 rows each make the same steps as one process with 16 rows."""
     one = start(1, lambda: tiny_run.run(text, folder / "one", EXACT, *more))
     assert exit_codes(one) == [0]
     two = start(2, lambda: tiny_run.run(text, folder / "two", EXACT, *more))
@@ -62,76 +62,76 @@ def two_are_one(text: Path, folder: Path, *more: dict[str, Any]) -> None:
     assert max(float((one_weights[k] - two_weights[k]).abs().max()) for k in one_weights) < 1e-4
 
 
-def two_are_one_muon(text: Path, folder: Path) -> None:
-    """The same with Muon: each process makes the whole update."""
-    two_are_one(text, folder, {"optim": {"name": "muon", "lr": 2e-3}})
+def two_equal_one_with_muon(text: Path, folder: Path) -> None:
+    """The same with Muon, where each process makes the full update."""
+    two_equal_one(text, folder, {"optim": {"name": "muon", "lr": 2e-3}})
 
 
-def all_return_after_a_spike(text: Path, folder: Path) -> None:
-    """Both processes go back to the same checkpoint and end as a single one does."""
+def all_roll_back_after_a_spike(text: Path, folder: Path) -> None:
+    """Both processes roll back to the same checkpoint, and the run ends like that of a single process."""
     for name, steps in SHORT_WINDOWS.items():
         setattr(spike_guard, name, steps)
-    update = Stepper.update
+    update = Trainer.update
 
-    def wild(stepper: Stepper, feeds: Any, number: int) -> Any:
-        if 66 <= number < 76 and stepper.lr_factor == 1.0:
-            throw_off(stepper)
-        return update(stepper, feeds, number)
+    def spiking_update(trainer: Trainer, inputs: Any, step: int) -> Any:
+        if 66 <= step < 76 and trainer.lr_factor == 1.0:
+            randomize_softmax(trainer)
+        return update(trainer, inputs, step)
 
-    Stepper.update = wild
-    two_are_one(text, folder, tiny_run.train_settings(max_steps=80))
+    Trainer.update = spiking_update
+    two_equal_one(text, folder, tiny_run.train_settings(max_steps=80))
     for name in ("one", "two"):
         assert [r["step"] for r in tiny_run.records(folder / name) if "rollback" in r] == [40]
 
 
-def two_are_one_sparse(text: Path, folder: Path) -> None:
-    """The same where the softmax has gradients of a few rows: other rows on each process."""
-    step_module.SPARSE_FROM = 1
-    two_are_one(text, folder, {"recipe": "paper"}, {"train": {"accumulate": 2, "rows": 16}})
+def two_equal_one_with_sparse_gradients(text: Path, folder: Path) -> None:
+    """The same with sparse gradients of the softmax, which have different rows in each process."""
+    step_module.MIN_SPARSE_VOCAB = 1
+    two_equal_one(text, folder, {"recipe": "paper"}, {"train": {"accumulate": 2, "rows": 16}})
 
 
 def lost_process_ends_all(text: Path, folder: Path) -> None:
     out = folder / "run"
-    ranks = start(2, lambda: slowly(lambda: tiny_run.run(text, out, EXACT, ENDLESS)))
+    ranks = start(2, lambda: slow_steps(lambda: tiny_run.run(text, out, EXACT, ENDLESS)))
     wait_for(out / "checkpoints")
     os.kill(ranks[1], signal.SIGKILL)
-    begun = time.monotonic()
+    start_time = time.monotonic()
     assert exit_codes(ranks) == [1, -signal.SIGKILL]
-    assert time.monotonic() - begun < 30
-    check_and_continue(text, out)
+    assert time.monotonic() - start_time < 30
+    check_and_resume(text, out)
 
 
 def stalled_process_ends_the_others(text: Path, folder: Path) -> None:
     out = folder / "run"
-    ranks = start(2, lambda: slowly(lambda: tiny_run.run(text, out, EXACT, ENDLESS)))
+    ranks = start(2, lambda: slow_steps(lambda: tiny_run.run(text, out, EXACT, ENDLESS)))
     wait_for(out / "checkpoints")
     os.kill(ranks[1], signal.SIGSTOP)
-    begun = time.monotonic()
+    start_time = time.monotonic()
     assert exit_codes(ranks[:1]) == [1]
-    assert time.monotonic() - begun < 32
+    assert time.monotonic() - start_time < 32
     os.kill(ranks[1], signal.SIGKILL)
     exit_codes(ranks[1:])
-    check_and_continue(text, out)
+    check_and_resume(text, out)
 
 
 def nan_on_one_is_skipped_by_all(text: Path, folder: Path) -> None:
     out = folder / "run"
 
     def work() -> None:
-        losses = Stepper.losses
+        losses = Trainer.losses
 
-        def sometimes_nan(self: Stepper, *args: Any) -> Any:
-            found, state = losses(self, *args)
-            bad = distributed.rank() == 1 and self.number in (7, 8)
-            return [loss * float("nan") if bad else loss for loss in found], state
+        def sometimes_nan(self: Trainer, *args: Any) -> Any:
+            good_losses, state = losses(self, *args)
+            is_bad = distributed.rank() == 1 and self.completed_step in (7, 8)
+            return [loss * float("nan") if is_bad else loss for loss in good_losses], state
 
-        update = Stepper.update
+        update = Trainer.update
 
-        def numbered(self: Stepper, batch: Any, number: int) -> Any:
-            self.number = number + 1
-            return update(self, batch, number)
+        def numbered_update(self: Trainer, inputs: Any, step: int) -> Any:
+            self.completed_step = step + 1
+            return update(self, inputs, step)
 
-        Stepper.losses, Stepper.update = sometimes_nan, numbered
+        Trainer.losses, Trainer.update = sometimes_nan, numbered_update
         result = tiny_run.run(text, out, EXACT)
         assert result.train.step == 50
 
@@ -142,7 +142,7 @@ def nan_on_one_is_skipped_by_all(text: Path, folder: Path) -> None:
     assert sorted(path.name for path in (out / "bad_steps").iterdir()) == ["step-00000007.npz", "step-00000008.npz"]
 
 
-def fewer_processes_continue(text: Path, folder: Path) -> None:
+def fewer_processes_resume(text: Path, folder: Path) -> None:
     out, shorter = folder / "run", tiny_run.train_settings(max_steps=20)
     assert exit_codes(start(2, lambda: tiny_run.run(text, out, EXACT, {"optim": CONSTANT}, shorter))) == [0, 0]
     assert exit_codes(start(1, lambda: tiny_run.run(text, out, EXACT, {"optim": CONSTANT}))) == [0]
@@ -151,9 +151,9 @@ def fewer_processes_continue(text: Path, folder: Path) -> None:
     assert np.abs(np.array(a) - np.array(b)).max() < 1e-5
 
 
-def long_work_of_the_first_is_waited_for(text: Path, folder: Path) -> None:
-    """Preparing text and writing take longer than the others may be silent in a step."""
-    distributed.TIMEOUT = timedelta(seconds=2)
+def others_wait_for_slow_rank_0(text: Path, folder: Path) -> None:
+    """Rank 0 prepares text for longer than the timeout of a training step, and the other process waits."""
+    distributed.STEP_TIMEOUT = timedelta(seconds=2)
     prepare = job.prepare
 
     def slow_prepare(*args: Any, **options: Any) -> Any:
@@ -176,52 +176,54 @@ def rows_that_cannot_be_shared_are_refused(text: Path, folder: Path) -> None:
 CONSTANT = {"warmup": 0.0, "decay": "none"}
 ENDLESS = tiny_run.train_settings(max_steps=100_000, checkpoint_every=5)
 TESTS: dict[str, Callable[[Path, Path], None]] = {
-    "equal": two_are_one,
-    "muon": two_are_one_muon,
-    "spike": all_return_after_a_spike,
-    "sparse": two_are_one_sparse,
+    "equal": two_equal_one,
+    "muon": two_equal_one_with_muon,
+    "spike": all_roll_back_after_a_spike,
+    "sparse": two_equal_one_with_sparse_gradients,
     "lost": lost_process_ends_all,
     "stalled": stalled_process_ends_the_others,
     "nan": nan_on_one_is_skipped_by_all,
-    "fewer": fewer_processes_continue,
-    "patient": long_work_of_the_first_is_waited_for,
+    "fewer": fewer_processes_resume,
+    "patient": others_wait_for_slow_rank_0,
     "shares": rows_that_cannot_be_shared_are_refused,
 }
 
 
-def check_and_continue(text: Path, out: Path) -> None:
-    """The last checkpoint is whole and one process goes on from it."""
-    found = newest_sound(out / "checkpoints", strict=True)
-    assert found is not None
-    longer = tiny_run.train_settings(max_steps=found[2]["step"] + 3)
+def check_and_resume(text: Path, out: Path) -> None:
+    """Checks that the last checkpoint is undamaged and that one process resumes from it."""
+    newest = newest_sound(out / "checkpoints", strict=True)
+    assert newest is not None
+    longer = tiny_run.train_settings(max_steps=newest[2]["step"] + 3)
     assert exit_codes(start(1, lambda: tiny_run.run(text, out, EXACT, longer))) == [0]
 
 
-def slowly(work: Callable[[], object]) -> None:
-    update = Stepper.update
+def slow_steps(work: Callable[[], object]) -> None:
+    """Calls `work` with a pause before each step."""
+    update = Trainer.update
 
-    def paused(*args: Any) -> Any:
+    def slow_update(*args: Any) -> Any:
         time.sleep(0.02)
         return update(*args)
 
-    Stepper.update = paused
+    Trainer.update = slow_update
     work()
 
 
 def start(count: int, work: Callable[[], object]) -> Ranks:
-    """So many processes, each with the environment torchrun gives."""
+    """Starts `count` processes with the environment variables that torchrun sets; returns their process ids."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     ranks = []
     for rank in range(count):
-        where = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "LOCAL_RANK": str(rank)}
-        environment = where | {"RANK": str(rank), "WORLD_SIZE": str(count)}
+        address = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "LOCAL_RANK": str(rank)}
+        environment = address | {"RANK": str(rank), "WORLD_SIZE": str(count)}
         ranks.append(fork(work, f"process {rank}", environment))
     return ranks
 
 
 def fork(work: Callable[[], object], name: str, environment: dict[str, str] | None = None) -> int:
+    """Calls `work` in a forked process; returns its process id."""
     pid = os.fork()
     if pid == 0:
         os.environ |= environment or {}

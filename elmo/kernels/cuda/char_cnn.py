@@ -32,7 +32,7 @@ def strongest_windows(
     pooled = []
     for weight, bias in zip(weights, biases, strict=True):
         scores = torch.einsum("ve,few->wvf", table, weight).to(dtype).contiguous()  # (width, V, F)
-        maxima: Tensor = _MaxOverWindows.apply(ids, num_used, scores)
+        maxima: Tensor = _MaxOverWindows.apply(ids, num_used, scores)  # type: ignore[no-untyped-call]  # of torch
         pooled.append(maxima + bias.to(dtype))
     return torch.cat(pooled, dim=-1)
 

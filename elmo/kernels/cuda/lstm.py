@@ -60,7 +60,9 @@ def bilstm(
         dropout if is_stacked else 0.0,
         needs_grad,
     )
-    out, last_h, last_c = _Stack.apply(x, kernels, biases, projections, h.detach(), c.detach(), keep, settings)
+    out, last_h, last_c = _Stack.apply(  # type: ignore[no-untyped-call]  # of torch
+        x, kernels, biases, projections, h.detach(), c.detach(), keep, settings
+    )
     return out, last_h, last_c
 
 

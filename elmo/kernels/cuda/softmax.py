@@ -22,7 +22,7 @@ def sampled_cross_entropy(hidden: Tensor, rows: Tensor, offsets: Tensor, true_lo
 
     `hits` (N,) is the index of the sampled row that is the state's own true word, or -1; that row is left out there.
     """
-    loss: Tensor = _SampledCrossEntropy.apply(hidden, rows, offsets, true_logits, hits)
+    loss: Tensor = _SampledCrossEntropy.apply(hidden, rows, offsets, true_logits, hits)  # type: ignore[no-untyped-call]  # of torch
     return loss
 
 

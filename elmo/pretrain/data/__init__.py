@@ -1,1 +1,1 @@
-"""Text files to the prepared folder, and the prepared folder to batches."""
+"""The data half of pretraining: text files -> prepared folder -> batches."""

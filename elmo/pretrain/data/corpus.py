@@ -1,9 +1,9 @@
-"""Files of text into sentences of tokens, streamed: the start of the pretraining path.
+"""Reads text files as a stream of tokenised sentences, or as chunks for worker processes.
 
-By default a line is a sentence and its tokens stand between spaces, as the reference reads them. With a tokenizer's
-name a line is a paragraph of raw text, cut into sentences and tokens here. Blank lines are no sentences. For parallel
-work a corpus is a run of `Piece`s, each of whole lines; where they are cut depends on the files alone, never on how
-many workers read them.
+This is the first step of the pretraining data path. By default a line is one sentence and spaces separate its tokens,
+as in the reference implementation. With the name of a tokenizer, a line is a paragraph of raw text, which is split into
+sentences and tokens here. Blank lines are skipped. For parallel processing a corpus is a sequence of `Chunk`s of
+complete lines; the chunk boundaries depend on the files alone, never on the number of workers.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from elmo.text.vocab import BOS, EOS, UNK
 
 log = logging.getLogger(__name__)
 
-PIECE_BYTES = 8 << 20
+CHUNK_BYTES = 8 << 20
 _ESCAPED = {word: word.replace("<", "&lt;").replace(">", "&gt;") for word in (BOS, EOS, UNK)}
 
 
@@ -35,18 +35,21 @@ class Source:
 
     path: str
     size: int  # bytes on disk
-    stream: bool = False  # standard input ("-") or a pipe: read once, its size not known before
+    stream: bool = False  # standard input ("-") or a pipe: it can be read only once and its size is unknown
 
     @property
-    def plain(self) -> bool:
-        """Whether any byte range can be read on its own."""
+    def splittable(self) -> bool:
+        """Whether a byte range of the file can be read by itself; false for compressed files and streams."""
         return not self.stream and Path(self.path).suffix not in COMPRESSED
 
 
-class Piece(NamedTuple):
-    """Whole lines of one source: those that begin in bytes start..end of a plain file, or the text itself."""
+class Chunk(NamedTuple):
+    """Complete lines of one source.
 
-    source: int  # position in the list of sources
+    They are the lines that begin in bytes start..end of a splittable file, or `text` where it is not None.
+    """
+
+    source: int  # index in the list of sources
     path: str
     start: int
     end: int
@@ -55,222 +58,235 @@ class Piece(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Reading:
-    """How text becomes sentences of tokens."""
+    """Options for how text is read as tokenised sentences."""
 
-    tokenize: str | None = None  # None: one tokenised sentence a line; or default, whitespace, spacy:LANG, moses:LANG
-    specials: str = "refuse"  # <S>, </S>, <UNK> as words of the text: refuse; escape; keep <UNK> as an unknown word
-    errors: str = "strict"  # text that is not UTF-8 and damaged or empty files: strict; replace bytes; skip the file
+    tokenize: str | None = None  # None: one tokenised sentence per line; or default, whitespace, spacy:LANG, moses:LANG
+    specials: str = "refuse"  # <S>, </S>, <UNK> in the text: refuse; escape; keep (<UNK> alone, as an unknown word)
+    errors: str = "strict"  # invalid UTF-8, damaged or empty files: strict (stop); replace (bytes); skip (the file)
 
     def __post_init__(self) -> None:
-        for name, known in (("specials", ("refuse", "escape", "keep")), ("errors", ("strict", "replace", "skip"))):
-            if getattr(self, name) not in known:
-                raise ConfigError(f"{name} is {getattr(self, name)!r}.", f"Expected one of {', '.join(known)}.")
+        for name, choices in (("specials", ("refuse", "escape", "keep")), ("errors", ("strict", "replace", "skip"))):
+            if getattr(self, name) not in choices:
+                raise ConfigError(f"{name} is {getattr(self, name)!r}.", f"Expected one of {', '.join(choices)}.")
         if self.tokenize is not None:
-            tokenizer(self.tokenize)  # an unknown name is said before any work
+            tokenizer(self.tokenize)  # an unknown name is an error now, before any text is read
 
 
 def find_sources(patterns: Iterable[str | Path]) -> list[Source]:
-    """The files that names and globs stand for, each once: globs sorted, in the order they were asked for."""
+    """The files that names and globs match, without duplicates, in the order of the patterns; each glob is sorted."""
     if isinstance(patterns, (str, Path)):
         patterns = [patterns]
-    found: dict[str, Source] = {}
+    sources: dict[str, Source] = {}
     for pattern in map(str, patterns):
         for path in _expand(pattern):
             key = path if path == "-" else os.path.realpath(path)
-            if key in found:
+            if key in sources:
                 log.warning("%s is named twice; it is read once.", path)
                 continue
             stream = not os.path.isfile(path)
-            found[key] = Source(path, 0 if stream else _size(path), stream)
-    if not found:
+            sources[key] = Source(path, 0 if stream else _file_size(path), stream)
+    if not sources:
         raise ConfigError("No text files were named.", "Name files or globs, or - for standard input.")
-    return list(found.values())
+    return list(sources.values())
 
 
 def read_sentences(patterns: Iterable[str | Path], reading: Reading | None = None) -> Iterator[list[str]]:
-    """All sentences of all files, one after the other, in bounded memory; a special token is refused with file:line."""
+    """The tokens of every sentence of all files, one sentence at a time, in bounded memory.
+
+    A special token that `reading.specials` does not allow is a DataError that names file and line.
+    """
     reading = reading or Reading()
-    cut = sentence_cutter(reading)
+    split = sentence_splitter(reading)
+    refused = _refused_tokens(reading)
     errors = "replace" if reading.errors == "replace" else "strict"
     for source in find_sources(patterns):
         try:
-            for number, line in enumerate(read_lines(source.path, errors=errors), start=1):  # type: ignore[arg-type]  # one of the two
-                for tokens in cut(line):
-                    if special := next((token for token in tokens if token in _refused(reading)), None):
-                        raise special_error(source.path, number, special)
+            for line_number, line in enumerate(read_lines(source.path, errors=errors), start=1):  # type: ignore[arg-type]  # one of the two
+                for tokens in split(line):
+                    if special := next((token for token in tokens if token in refused), None):
+                        raise _special_token_error(source.path, line_number, special)
                     yield tokens
         except DataError as error:
             if reading.errors != "skip":
                 raise
-            log.warning("%s is left out from here on: %s", source.path, error.message)
+            log.warning("%s: the rest of the file is skipped: %s", source.path, error.message)
 
 
-def sentence_cutter(reading: Reading) -> Callable[[str], Iterator[list[str]]]:
-    """A function from lines of text to their sentences, empty ones left out; special words are escaped if asked."""
-    cut = _tokenised if reading.tokenize is None else _raw_cutter(reading.tokenize)
+def sentence_splitter(reading: Reading) -> Callable[[str], Iterator[list[str]]]:
+    """A function from text (one or more lines) to its non-empty tokenised sentences.
+
+    It escapes special tokens if `reading.specials` is "escape".
+    """
+    split = _split_tokenised if reading.tokenize is None else _raw_text_splitter(reading.tokenize)
     if reading.specials != "escape":
-        return cut
+        return split
 
-    def escaping(text: str) -> Iterator[list[str]]:
-        for tokens in cut(text):
+    def split_and_escape(text: str) -> Iterator[list[str]]:
+        for tokens in split(text):
             yield [_ESCAPED.get(token, token) for token in tokens]
 
-    return escaping
+    return split_and_escape
 
 
-def pieces(
+def chunk_jobs(
     sources: Sequence[Source],
-    piece_bytes: int = PIECE_BYTES,
+    chunk_bytes: int = CHUNK_BYTES,
     *,
     replace: bool = False,
-    on_bad: Callable[[int, DataError], None] | None = None,
-) -> Iterator[list[Piece]]:
-    """The whole corpus as jobs of about piece_bytes bytes, small files together.
+    on_error: Callable[[int, DataError], None] | None = None,
+) -> Iterator[list[Chunk]]:
+    """The whole corpus as jobs for workers: lists of chunks of about chunk_bytes bytes; small files share a job.
 
-    Plain files are cut by byte ranges that a worker reads itself; the others are decompressed here. `on_bad` gets the
-    error of a source that cannot be decoded here, and its remaining text is left out; without it the error is raised.
-    `replace`: bytes that are not UTF-8 become U+FFFD.
+    A splittable file is divided into byte ranges, which the workers read; other files are decompressed here.
+    `on_error` receives the source's index and the error if a source cannot be decoded here, and the rest of that source
+    is skipped; without `on_error` the error is raised. `replace`: invalid UTF-8 becomes U+FFFD.
     """
-    job: list[Piece] = []
-    held = 0
-    for number, source in enumerate(sources):
-        parts = _ranges(number, source, piece_bytes) if source.plain else _texts(number, source, piece_bytes, replace)
+    job: list[Chunk] = []
+    job_bytes = 0
+    for index, source in enumerate(sources):
+        chunks = (
+            _byte_range_chunks(index, source, chunk_bytes)
+            if source.splittable
+            else _text_chunks(index, source, chunk_bytes, replace)
+        )
         try:
-            for piece in parts:
-                job.append(piece)
-                held += piece.end - piece.start
-                if held >= piece_bytes:
+            for chunk in chunks:
+                job.append(chunk)
+                job_bytes += chunk.end - chunk.start
+                if job_bytes >= chunk_bytes:
                     yield job
-                    job, held = [], 0
+                    job, job_bytes = [], 0
         except DataError as error:
-            if on_bad is None:
+            if on_error is None:
                 raise
-            on_bad(number, error)
+            on_error(index, error)
     if job:
         yield job
 
 
-def read_piece(piece: Piece, errors: str = "strict") -> str:
-    """The text of a piece, lines separated by newlines; bytes that are not UTF-8 are named by file, line and byte."""
-    if piece.text is not None:
-        return piece.text
-    data = _read_range(piece)
+def read_chunk(chunk: Chunk, errors: str = "strict") -> str:
+    """The text of a chunk, lines separated by newlines; the error for invalid UTF-8 names file, line and byte."""
+    if chunk.text is not None:
+        return chunk.text
+    data = _read_byte_range(chunk)
     try:
         return data.decode()
     except UnicodeDecodeError as error:
         if errors == "replace":
             return data.decode(errors="replace")
-        for _ in read_lines(piece.path):  # slow, and it names the place
+        for _ in read_lines(chunk.path):  # slow, but its error names the line and the byte
             pass
-        raise DataError(f"{piece.path}: changed while it was read.") from error
+        raise DataError(f"{chunk.path}: changed while it was read.") from error
 
 
-def find_special(piece: Piece, reading: Reading, words: Iterable[str]) -> DataError | None:
-    """The error for the first of a source's refused special tokens, when `words` holds one."""
-    if not (refused := _refused(reading).intersection(words)):
+def find_special_token(chunk: Chunk, reading: Reading, words: Iterable[str]) -> DataError | None:
+    """The error for the first refused special token of the chunk's file; None if `words` contains no such token."""
+    if not (refused := _refused_tokens(reading).intersection(words)):
         return None
-    cut = sentence_cutter(reading)
-    if os.path.isfile(piece.path):
-        for number, line in enumerate(read_lines(piece.path, errors="replace"), start=1):
-            for tokens in cut(line):
+    split = sentence_splitter(reading)
+    if os.path.isfile(chunk.path):
+        for line_number, line in enumerate(read_lines(chunk.path, errors="replace"), start=1):
+            for tokens in split(line):
                 if special := next((token for token in tokens if token in refused), None):
-                    return special_error(piece.path, number, special)
-    return special_error(piece.path, None, min(refused))
+                    return _special_token_error(chunk.path, line_number, special)
+    return _special_token_error(chunk.path, None, min(refused))
 
 
-def special_error(path: str, line: int | None, special: str) -> DataError:
-    place = path if line is None else f"{path}:{line}"
+def _special_token_error(path: str, line_number: int | None, special: str) -> DataError:
+    location = path if line_number is None else f"{path}:{line_number}"
     return DataError(
-        f"{place}: the word {special} means a sentence boundary or an unknown word to the model.",
-        "Sentences get their boundaries by themselves: take it out of the text, or choose specials=escape to read it "
-        "as other text" + (" (keep: as an unknown word)." if special == UNK else "."),
+        f"{location}: the word {special} means a sentence boundary or an unknown word to the model.",
+        "Sentence boundaries are added automatically: remove the word from the text, or choose specials=escape to read "
+        "it as ordinary text" + (" (keep: as an unknown word)." if special == UNK else "."),
     )
 
 
-def _refused(reading: Reading) -> frozenset[str]:
+def _refused_tokens(reading: Reading) -> frozenset[str]:
     return frozenset({"refuse": (BOS, EOS, UNK), "keep": (BOS, EOS), "escape": ()}[reading.specials])
 
 
 def _expand(pattern: str) -> list[str]:
+    """The paths that a file name or a glob matches."""
     if os.path.isdir(pattern):
         raise DataError(f"{pattern} is a folder.", f"Name its files: '{os.path.join(pattern, '*')}'.")
     if pattern == "-" or os.path.exists(pattern):
         return [pattern]
-    found = [path for path in sorted(glob.glob(pattern, recursive=True)) if os.path.isfile(path)]
-    if not found:
-        raise DataError(f"{pattern}: no such file.", "Check the name; a glob may be quoted or not.")
-    return found
+    paths = [path for path in sorted(glob.glob(pattern, recursive=True)) if os.path.isfile(path)]
+    if not paths:
+        raise DataError(f"{pattern}: no such file.", "Check the name; a glob may be quoted or unquoted.")
+    return paths
 
 
-def _size(path: str) -> int:
+def _file_size(path: str) -> int:
     try:
         return os.stat(path).st_size
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror}).") from error
 
 
-def _tokenised(text: str) -> Iterator[list[str]]:
+def _split_tokenised(text: str) -> Iterator[list[str]]:
     return filter(None, map(str.split, text.split("\n")))
 
 
-def _raw_cutter(name: str) -> Callable[[str], Iterator[list[str]]]:
-    find = default_pattern().findall if name == "default" else None  # twice as quick as making offsets nobody reads
-    tokens_of = tokenizer(name)
+def _raw_text_splitter(name: str) -> Callable[[str], Iterator[list[str]]]:
+    # The pattern alone is twice as fast as the tokenizer, which also computes offsets.
+    find_tokens = default_pattern().findall if name == "default" else None
+    tokenize = tokenizer(name)
 
-    def cut(text: str) -> Iterator[list[str]]:
+    def split(text: str) -> Iterator[list[str]]:
         for line in text.split("\n"):
             for start, end in split_sentences(line):
                 sentence = line[start:end]
-                tokens = find(sentence) if find else [token.text for token in tokens_of(sentence)]
+                tokens = find_tokens(sentence) if find_tokens else [token.text for token in tokenize(sentence)]
                 if tokens:
                     yield tokens
 
-    return cut
+    return split
 
 
-def _ranges(number: int, source: Source, piece_bytes: int) -> Iterator[Piece]:
-    for start in range(0, source.size, piece_bytes):
-        yield Piece(number, source.path, start, min(start + piece_bytes, source.size))
+def _byte_range_chunks(index: int, source: Source, chunk_bytes: int) -> Iterator[Chunk]:
+    for start in range(0, source.size, chunk_bytes):
+        yield Chunk(index, source.path, start, min(start + chunk_bytes, source.size))
 
 
-def _texts(number: int, source: Source, piece_bytes: int, replace: bool) -> Iterator[Piece]:
+def _text_chunks(index: int, source: Source, chunk_bytes: int, replace: bool) -> Iterator[Chunk]:
     lines: list[str] = []
-    held = offset = 0
+    size = offset = 0
     for line in read_lines(source.path, errors="replace" if replace else "strict"):
         lines.append(line)
-        held += len(line) + 1
-        if held >= piece_bytes:
-            yield Piece(number, source.path, offset, offset + held, "\n".join(lines))
-            lines, offset, held = [], offset + held, 0
+        size += len(line) + 1
+        if size >= chunk_bytes:
+            yield Chunk(index, source.path, offset, offset + size, "\n".join(lines))
+            lines, offset, size = [], offset + size, 0
     if lines:
-        yield Piece(number, source.path, offset, offset + held, "\n".join(lines))
+        yield Chunk(index, source.path, offset, offset + size, "\n".join(lines))
 
 
-def _read_range(piece: Piece) -> bytes:
-    """The lines whose first byte lies in the range, with the rest of the last one."""
+def _read_byte_range(chunk: Chunk) -> bytes:
+    """The lines whose first byte is in the chunk's range; the last line is read to its end."""
     try:
-        with open(piece.path, "rb") as file:
-            if piece.start:
-                file.seek(piece.start - 1)
-                _rest_of_line(file.readline(MAX_LINE_BYTES + 1), piece)
+        with open(chunk.path, "rb") as file:
+            if chunk.start:
+                file.seek(chunk.start - 1)
+                _check_line_length(file.readline(MAX_LINE_BYTES + 1), chunk)
             begin = file.tell()
-            if begin >= piece.end:
+            if begin >= chunk.end:
                 return b""
-            data = file.read(piece.end - begin)
+            data = file.read(chunk.end - begin)
             if not data.endswith(b"\n"):
-                data += _rest_of_line(file.readline(MAX_LINE_BYTES + 1), piece)
+                data += _check_line_length(file.readline(MAX_LINE_BYTES + 1), chunk)
     except OSError as error:
-        raise DataError(f"{piece.path}: cannot be read ({error.strerror}).") from error
-    if begin + len(data) < piece.end:
-        raise DataError(f"{piece.path}: became shorter while it was read.", "Prepare again when it is complete.")
+        raise DataError(f"{chunk.path}: cannot be read ({error.strerror}).") from error
+    if begin + len(data) < chunk.end:
+        raise DataError(f"{chunk.path}: became shorter while it was read.", "Prepare again when it is complete.")
     data = data.removesuffix(b"\n")
-    return data.removeprefix(b"\xef\xbb\xbf") if piece.start == 0 else data
+    return data.removeprefix(b"\xef\xbb\xbf") if chunk.start == 0 else data
 
 
-def _rest_of_line(line: bytes, piece: Piece) -> bytes:
+def _check_line_length(line: bytes, chunk: Chunk) -> bytes:
     if len(line) > MAX_LINE_BYTES:
         raise DataError(
-            f"{piece.path}: a line near byte {piece.start:,} is longer than {MAX_LINE_BYTES:,} bytes.",
-            "Is this text, one sentence or paragraph a line?",
+            f"{chunk.path}: a line near byte {chunk.start:,} is longer than {MAX_LINE_BYTES:,} bytes.",
+            "Is this text with one sentence or paragraph per line?",
         )
     return line

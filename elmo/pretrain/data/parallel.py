@@ -1,7 +1,8 @@
-"""Work spread over processes, results in the order of the jobs: for the passes over a corpus.
+"""An ordered parallel map over worker processes, for the passes over a corpus.
 
-Workers are started fresh ("spawn"), so that a parent with threads or a GPU is safe. As with every such program, a
-script that calls this needs its `if __name__ == "__main__":`; with one worker everything runs in the caller's process.
+Workers start with the "spawn" method, which is safe when the parent process has threads or uses a GPU. A script that
+calls `map_in_order` therefore needs `if __name__ == "__main__":`. With one worker everything runs in the caller's
+process.
 """
 
 from __future__ import annotations
@@ -24,51 +25,52 @@ Result = TypeVar("Result")
 
 
 def usable_cores() -> int:
-    """How many workers can run at once here; a container or taskset may leave fewer cores than the machine has."""
+    """The number of cores this process may use; a container or taskset can allow fewer than the machine has."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def map_in_order(
-    work: Callable[[Job], Result], jobs: Iterable[Job], num_workers: int | None = None
+    function: Callable[[Job], Result], jobs: Iterable[Job], num_workers: int | None = None
 ) -> Iterator[Result]:
-    """work(job) for every job, in order, with at most two jobs a worker waiting; a single job stays in this process.
+    """function(job) of every job, in the order of the jobs; at most about two jobs per worker are queued.
 
-    `work` and its jobs travel by pickle: a module's function, or a partial of one.
+    A single job runs in the caller's process. `function` and the jobs are pickled, so `function` is a module-level
+    function or a `functools.partial` of one. num_workers None: one worker per usable core.
     """
     if num_workers is not None and num_workers < 1:
         raise ConfigError(f"workers is {num_workers}; expected 1 or more.")
-    workers = num_workers or usable_cores()
-    waiting = iter(jobs)
-    first = list(islice(waiting, 2))
-    if workers == 1 or len(first) < 2:
-        yield from map(work, chain(first, waiting))
+    max_workers = num_workers or usable_cores()
+    remaining = iter(jobs)
+    first_two = list(islice(remaining, 2))
+    if max_workers == 1 or len(first_two) < 2:
+        yield from map(function, chain(first_two, remaining))
         return
     context = multiprocessing.get_context("spawn")
-    pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_belong_to_parent)
-    running: deque[Future[Result]] = deque()
+    pool = ProcessPoolExecutor(max_workers, mp_context=context, initializer=_initialize_worker)
+    futures: deque[Future[Result]] = deque()
     try:
-        for job in chain(first, waiting):
-            running.append(pool.submit(work, job))
-            if len(running) > 2 * workers:
-                yield running.popleft().result()
-        while running:
-            yield running.popleft().result()
+        for job in chain(first_two, remaining):
+            futures.append(pool.submit(function, job))
+            if len(futures) > 2 * max_workers:
+                yield futures.popleft().result()
+        while futures:
+            yield futures.popleft().result()
     except BrokenProcessPool as error:
         raise ElmoError(
-            "A worker process ended without a word: killed from outside, out of memory, or never started.",
-            'Try fewer workers. A script must do its work below `if __name__ == "__main__":`.',
+            "A worker process ended unexpectedly: it was killed, ran out of memory, or could not start.",
+            'Try fewer workers. A script must call this below `if __name__ == "__main__":`.',
         ) from error
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
 
 
-def _belong_to_parent() -> None:
-    """Ctrl-C is the parent's to answer; and where it was killed, a worker would wait for work for ever."""
+def _initialize_worker() -> None:
+    """Leaves Ctrl-C to the parent, and ends the worker with its parent, because an orphaned worker waits forever."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    threading.Thread(target=_exit_with_parent, daemon=True).start()
 
 
-def _end_with_parent() -> None:
+def _exit_with_parent() -> None:
     parent = multiprocessing.parent_process()
     if parent is not None:
         parent.join()

@@ -1,13 +1,13 @@
-"""A look at a corpus before hours are spent on it: what cannot be read, and what would be learned badly.
+"""Checks a corpus before it is prepared: text that cannot be read, and text that would make a bad model.
 
-Reads the text the way `shards` will, all of it or an even sample, and gives a `Report`. Errors are what preparing would
-refuse; warnings are what it would do and you may not want.
+`preflight` reads the text as `prepare` does, all of it or an evenly spaced sample, and returns a `CorpusReport`. Its
+errors are what `prepare` refuses; its warnings are problems that `prepare` accepts.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -16,21 +16,21 @@ from typing import Any
 import numpy as np
 
 from elmo.errors import DataError
-from elmo.pretrain.data.corpus import PIECE_BYTES, Piece, Reading, Source, find_sources, pieces
+from elmo.pretrain.data.corpus import CHUNK_BYTES, Chunk, Reading, Source, chunk_jobs, find_sources
 from elmo.pretrain.data.parallel import map_in_order
-from elmo.pretrain.data.shards import PrepareConfig
-from elmo.pretrain.data.tally import PieceFacts, tally_job
-from elmo.pretrain.data.vocabulary import WordCounts, choose_words, order_score, read_vocabulary
+from elmo.pretrain.data.prepare_config import PrepareConfig
+from elmo.pretrain.data.tokenized_job import ChunkStats, tokenize_job
+from elmo.pretrain.data.vocabulary import MIN_ORDER_SCORE, WordCounts, choose_words, order_score, read_vocabulary
 from elmo.text.vocab import BOS, EOS, UNK, Vocabulary
 
-LOOK_BYTES = 32 << 20  # of the text are looked at before it is prepared
-CUT_ALLOWED = 0.001  # share of words that may be longer than the suggested width
-LONG_SENTENCE = 500  # tokens a sentence on average; more is hardly one sentence a line
+SAMPLE_BYTES = 32 << 20  # of text are checked before it is prepared
+MAX_TRUNCATED_SHARE = 0.001  # of the words may be longer than the suggested max_chars
+MAX_MEAN_LENGTH = 500  # tokens per sentence; with more, the lines are probably not sentences
 
 
 @dataclass(frozen=True, kw_only=True)
-class Report:
-    """What a corpus is like. Shares are of tokens, from 0 to 1; numbers count what was looked at."""
+class CorpusReport:
+    """Statistics and problems of a corpus. Shares are of tokens, from 0 to 1; counts are of the text that was read."""
 
     num_files: int
     num_bytes: int
@@ -39,40 +39,40 @@ class Report:
     num_blank: int
     num_sentences: int
     num_tokens: int
-    num_types: int
+    num_types: int  # word types: distinct words
     longest_line: tuple[str, int]  # file, characters
-    cut_share: float  # words longer than max_chars - 2 bytes, cut there
-    suggested_max_chars: int  # so that no more than one in a thousand is cut
+    cut_share: float  # words longer than max_chars - 2 bytes, which are truncated
+    suggested_max_chars: int  # so that at most one word in a thousand is truncated
     bytes_per_word: float
-    upper_share: float | None  # words with a capital, of those that could have one; None: none could
-    glued_share: float  # words that end in a comma, stop or the like
-    coverage: float  # tokens the vocabulary knows: the one given, or the one these options would build
+    upper_share: float | None  # words with a capital letter, of those with letters that have case; None: there are none
+    glued_share: float  # words that end in a comma, full stop or similar
+    coverage: float  # tokens in the vocabulary: the given one, or the one that these options would build
     vocab_size: int
     order_score: float | None  # of a given vocabulary; see vocabulary.order_score
     errors: tuple[str, ...]
     warnings: tuple[str, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
+        """The report as a dict for JSON."""
         return asdict(self)
 
     def lines(self) -> Iterator[str]:
-        """The report for a person."""
-        part = " (a sample)" if self.sampled else ""
-        yield f"files        {self.num_files:,}, {self.num_bytes / 1e6:,.1f} MB read{part}"
+        """The report as lines of text."""
+        sample = " (a sample)" if self.sampled else ""
+        yield f"files        {self.num_files:,}, {self.num_bytes / 1e6:,.1f} MB read{sample}"
         yield f"lines        {self.num_lines:,}, {self.num_blank:,} of them blank; the longest has " + (
             f"{self.longest_line[1]:,} characters ({self.longest_line[0]})"
         )
         yield f"sentences    {self.num_sentences:,}"
         yield f"words        {self.num_tokens:,}, {self.num_types:,} different, {self.bytes_per_word:.1f} bytes each"
-        yield f"cut words    {self.cut_share:.3%}; a width of {self.suggested_max_chars} would be enough"
-        yield f"vocabulary   {self.vocab_size:,} words know {self.coverage:.2%} of the text"
+        yield f"cut words    {self.cut_share:.3%}; --max-chars {self.suggested_max_chars} would be enough"
+        yield f"vocabulary   {self.vocab_size:,} words cover {self.coverage:.2%} of the text"
         yield from (f"warning: {warning}" for warning in self.warnings)
         yield from (f"error: {error}" for error in self.errors)
 
 
-def first_look(config: PrepareConfig, num_workers: int | None = None) -> list[str]:
-    """Warnings after reading some of the text that is to be prepared; none for standard input, which is read once."""
+def preflight_warnings(config: PrepareConfig, num_workers: int | None = None) -> list[str]:
+    """Warnings about a sample of the text to be prepared; none for standard input, which can be read only once."""
     if "-" in config.files:
         return []
     report = preflight(
@@ -82,7 +82,7 @@ def first_look(config: PrepareConfig, num_workers: int | None = None) -> list[st
         max_vocab=config.max_vocab,
         min_count=config.min_count,
         max_chars=config.max_chars,
-        max_bytes=LOOK_BYTES,
+        max_bytes=SAMPLE_BYTES,
         num_workers=num_workers,
     )
     return list(report.warnings)
@@ -98,59 +98,59 @@ def preflight(
     max_chars: int = 50,
     max_bytes: int | None = None,
     num_workers: int | None = None,
-) -> Report:
-    """Reads the corpus, or about max_bytes of it spread evenly, and says what it found.
+) -> CorpusReport:
+    """Reads the corpus, or about max_bytes of it in evenly spaced chunks, and reports statistics and problems.
 
-    A compressed file is sampled from its beginning.
+    The sample of a compressed file is its beginning.
     """
     reading = reading or Reading()
     sources = find_sources(files)
     counts = WordCounts(vocab.words if vocab else (BOS, EOS, UNK))
-    errors: dict[int, str] = {}  # the first of each source
+    errors: dict[int, str] = {}  # the first error of each source
 
-    def on_bad(number: int, error: DataError) -> None:
-        errors.setdefault(number, error.message)
+    def on_error(index: int, error: DataError) -> None:
+        errors.setdefault(index, error.message)
 
-    jobs = pieces(sources, replace=reading.errors == "replace", on_bad=on_bad)
+    jobs = chunk_jobs(sources, replace=reading.errors == "replace", on_error=on_error)
     if max_bytes is not None:
-        jobs = _sampled(sources, reading, max_bytes, on_bad)
-    found: list[PieceFacts] = []
-    for tally in map_in_order(partial(tally_job, reading=reading), jobs, num_workers):
-        counts.add(tally.words, np.bincount(tally.ids, minlength=len(tally.words)))
-        found += tally.facts
-    for fact in found:
-        if fact.error:
-            on_bad(fact.source, fact.error)
-    alive = {fact.source for fact in found if fact.num_sentences}
-    looked = {fact.source for fact in found} | {
-        number for number, source in enumerate(sources) if not source.size
-    }  # no piece
-    for number in sorted(looked - alive - set(errors)):
-        errors[number] = f"{sources[number].path} holds no sentence."
-    return _report(sources, found, counts, errors, vocab, max_vocab, min_count, max_chars, max_bytes, reading)
+        jobs = _sample_jobs(sources, reading, max_bytes, on_error)
+    all_stats: list[ChunkStats] = []
+    for job in map_in_order(partial(tokenize_job, reading=reading), jobs, num_workers):
+        counts.add(job.words, np.bincount(job.ids, minlength=len(job.words)))
+        all_stats += job.stats
+    for stats in all_stats:
+        if stats.error:
+            on_error(stats.source, stats.error)
+    with_sentences = {stats.source for stats in all_stats if stats.num_sentences}
+    # an empty file has no chunk
+    checked = {stats.source for stats in all_stats} | {i for i, source in enumerate(sources) if not source.size}
+    for index in sorted(checked - with_sentences - set(errors)):
+        errors[index] = f"{sources[index].path} contains no sentence."
+    return _report(sources, all_stats, counts, errors, vocab, max_vocab, min_count, max_chars, max_bytes, reading)
 
 
-def _sampled(sources: Sequence[Source], reading: Reading, max_bytes: int, on_bad: Any) -> Iterator[list[Piece]]:
-    """Jobs of evenly spaced pieces of each file, in proportion to its size."""
+def _sample_jobs(
+    sources: Sequence[Source], reading: Reading, max_bytes: int, on_error: Callable[[int, DataError], None]
+) -> Iterator[list[Chunk]]:
+    """Jobs of evenly spaced chunks of each file, in proportion to its size."""
     share = min(1.0, max_bytes / max(1, sum(source.size for source in sources)))
-    size = max(1 << 16, min(PIECE_BYTES, max_bytes // 32))
-    for number, source in enumerate(sources):
-        wanted = max(1, round(share * source.size / size))
-        step = max(1, -(-source.size // size) // wanted) if source.plain else 1
+    chunk_bytes = max(1 << 16, min(CHUNK_BYTES, max_bytes // 32))
+    for index, source in enumerate(sources):
+        num_chunks = max(1, round(share * source.size / chunk_bytes))
+        step = max(1, -(-source.size // chunk_bytes) // num_chunks) if source.splittable else 1
         try:
-            runs = pieces([source], size, replace=reading.errors == "replace")
-            for place, job in enumerate(runs):
-                if place % step == 0:
-                    yield [piece._replace(source=number) for piece in job]
-                if not source.plain and place + 1 >= wanted:
+            for position, job in enumerate(chunk_jobs([source], chunk_bytes, replace=reading.errors == "replace")):
+                if position % step == 0:
+                    yield [chunk._replace(source=index) for chunk in job]
+                if not source.splittable and position + 1 >= num_chunks:
                     break
         except DataError as error:
-            on_bad(number, error)
+            on_error(index, error)
 
 
 def _report(
     sources: Sequence[Source],
-    found: Sequence[PieceFacts],
+    all_stats: Sequence[ChunkStats],
     counts: WordCounts,
     errors: dict[int, str],
     vocab: Vocabulary | None,
@@ -159,77 +159,77 @@ def _report(
     max_chars: int,
     max_bytes: int | None,
     reading: Reading,
-) -> Report:
+) -> CorpusReport:
     words, _, train, _ = counts.table()
-    seen = train > 0
-    sizes = np.fromiter((len(word.encode()) for word in words), dtype=np.int64, count=len(words))
-    tokens = int(train.sum())
-    per_token = max(tokens, 1)
-    lines = vocab.words if vocab else choose_words(words, train, max_size=max_vocab, min_count=min_count)
-    known = set(lines) - {UNK}
-    coverage = sum(int(n) for word, n in zip(words, train, strict=True) if word in known) / per_token
+    sizes = np.fromiter((len(word.encode()) for word in words), dtype=np.int64, count=len(words))  # bytes
+    num_tokens = int(train.sum())
+    divisor = max(num_tokens, 1)
+    vocab_words = vocab.words if vocab else choose_words(words, train, max_size=max_vocab, min_count=min_count)
+    in_vocab = set(vocab_words) - {UNK}
+    coverage = sum(int(n) for word, n in zip(words, train, strict=True) if word in in_vocab) / divisor
     score = order_score(vocab, np.array([counts.count(word) for word in vocab.words])) if vocab else None
-    upper = _share(words, train, lambda word: word != word.lower(), among=lambda word: word.lower() != word.upper())
-    longest = max(found, key=lambda fact: fact.longest_line, default=None)
-    num_bytes = sum(fact.num_bytes for fact in found)
-    facts = Report(
+    longest = max(all_stats, key=lambda stats: stats.longest_line, default=None)
+    num_bytes = sum(stats.num_bytes for stats in all_stats)
+    report = CorpusReport(
         num_files=len(sources),
         num_bytes=num_bytes,
         sampled=max_bytes is not None and num_bytes < sum(source.size for source in sources),
-        num_lines=sum(fact.num_lines for fact in found),
-        num_blank=sum(fact.num_blank for fact in found),
-        num_sentences=sum(fact.num_sentences for fact in found),
-        num_tokens=tokens,
-        num_types=int(seen.sum()),
+        num_lines=sum(stats.num_lines for stats in all_stats),
+        num_blank=sum(stats.num_blank for stats in all_stats),
+        num_sentences=sum(stats.num_sentences for stats in all_stats),
+        num_tokens=num_tokens,
+        num_types=int((train > 0).sum()),
         longest_line=(sources[longest.source].path, longest.longest_line) if longest else ("", 0),
-        cut_share=float(train[sizes > max_chars - 2].sum() / per_token),
-        suggested_max_chars=_width(sizes, train),
-        bytes_per_word=float((sizes * train).sum() / per_token),
-        upper_share=upper,
-        glued_share=_share(words, train, lambda word: _GLUED.search(word) is not None) or 0.0,
+        cut_share=float(train[sizes > max_chars - 2].sum() / divisor),
+        suggested_max_chars=_suggest_max_chars(sizes, train),
+        bytes_per_word=float((sizes * train).sum() / divisor),
+        upper_share=_token_share(words, train, lambda word: word != word.lower(), among=_has_case),
+        glued_share=_token_share(words, train, lambda word: _GLUED.search(word) is not None) or 0.0,
         coverage=coverage,
-        vocab_size=len(lines),
+        vocab_size=len(vocab_words),
         order_score=score,
         errors=(),
         warnings=(),
     )
-    bad: tuple[str, ...] = tuple(errors[number] for number in sorted(errors))
-    warnings = tuple(_warnings(facts, found, max_chars, reading))
+    error_texts: tuple[str, ...] = tuple(errors[index] for index in sorted(errors))
+    warnings = tuple(_warnings(report, all_stats, max_chars, reading))
     if reading.errors == "skip":
-        warnings += tuple(f"left out: {error}" for error in bad)
-        bad = ()
-    if not facts.num_sentences:
-        bad += ("There is not one sentence.",)
-    return replace(facts, errors=bad, warnings=warnings)
+        warnings += tuple(f"skipped: {error}" for error in error_texts)
+        error_texts = ()
+    if not report.num_sentences:
+        error_texts += ("The text contains no sentence.",)
+    return replace(report, errors=error_texts, warnings=warnings)
 
 
-def _warnings(facts: Report, found: Sequence[PieceFacts], max_chars: int, reading: Reading) -> Iterator[str]:
-    if facts.cut_share > CUT_ALLOWED:
+def _warnings(report: CorpusReport, all_stats: Sequence[ChunkStats], max_chars: int, reading: Reading) -> Iterator[str]:
+    if report.cut_share > MAX_TRUNCATED_SHARE:
         yield (
-            f"{facts.cut_share:.1%} of the words are longer than {max_chars - 2} bytes and are cut there: "
-            f"use --max-chars {facts.suggested_max_chars}."
+            f"{report.cut_share:.1%} of the words are longer than {max_chars - 2} bytes and are cut there: "
+            f"use --max-chars {report.suggested_max_chars}."
         )
-    if facts.bytes_per_word > 30 and facts.num_tokens:
-        yield "The words are very long: text of a script without spaces must be cut into words first."
-    if facts.upper_share is not None and facts.upper_share < 0.001 and facts.num_tokens >= 50:
-        yield "No word has a capital letter: lower-cased text makes a model that is lost on cased text."
-    if facts.glued_share > 0.02:
-        how = "give --tokenize default" if reading.tokenize is None else "try another tokenizer"
-        yield f"{facts.glued_share:.1%} of the words end in a comma or stop: the text looks untokenised; {how}."
-    wrapped = sum(fact.num_wrapped for fact in found)
-    if reading.tokenize is not None and wrapped > 0.5 * max(1, facts.num_lines - facts.num_blank):
+    if report.bytes_per_word > 30 and report.num_tokens:
+        yield "The words are very long: split text of a script without spaces into words first."
+    if report.upper_share is not None and report.upper_share < 0.001 and report.num_tokens >= 50:
+        yield "No word has a capital letter: a model of lower-cased text works badly on cased text."
+    if report.glued_share > 0.02:
+        advice = "use --tokenize default" if reading.tokenize is None else "try another tokenizer"
+        yield f"{report.glued_share:.1%} of the words end in a comma or stop: the text looks untokenised; {advice}."
+    num_wrapped = sum(stats.num_wrapped for stats in all_stats)
+    if reading.tokenize is not None and num_wrapped > 0.5 * max(1, report.num_lines - report.num_blank):
         yield "Most lines end in the middle of a sentence: put each paragraph on one line."
-    if facts.num_tokens > LONG_SENTENCE * max(1, facts.num_sentences):
-        yield "Sentences hold hundreds of words: one sentence a line is expected, or --tokenize default for raw text."
-    if replaced := sum(fact.num_replaced for fact in found):
-        yield f"{replaced:,} characters are U+FFFD, the mark of text that was decoded wrongly."
-    if facts.num_blank > facts.num_lines / 2:
-        yield f"{facts.num_blank:,} of {facts.num_lines:,} lines are blank; they are no sentences."
-    if facts.num_tokens and facts.coverage < 0.9 and not facts.sampled:
-        yield f"The vocabulary knows only {facts.coverage:.1%} of the text; the rest is <UNK> to the softmax."
-    if facts.order_score is not None and facts.order_score < 0.5:
+    if report.num_tokens > MAX_MEAN_LENGTH * max(1, report.num_sentences):
         yield (
-            f"The vocabulary is not sorted by falling frequency (order score {facts.order_score:.2f}); "
+            "Sentences have hundreds of words: one sentence per line is expected, or --tokenize default for raw text."
+        )
+    if num_replaced := sum(stats.num_replaced for stats in all_stats):
+        yield f"{num_replaced:,} characters are U+FFFD, which marks text that was decoded wrongly."
+    if report.num_blank > report.num_lines / 2:
+        yield f"{report.num_blank:,} of {report.num_lines:,} lines are blank; they are skipped."
+    if report.num_tokens and report.coverage < 0.9 and not report.sampled:
+        yield f"The vocabulary covers only {report.coverage:.1%} of the text; the softmax reads the rest as <UNK>."
+    if report.order_score is not None and report.order_score < MIN_ORDER_SCORE:
+        yield (
+            f"The vocabulary is not sorted by falling frequency (order score {report.order_score:.2f}); "
             "the sampled softmax will refuse it."
         )
 
@@ -237,16 +237,25 @@ def _warnings(facts: Report, found: Sequence[PieceFacts], max_chars: int, readin
 _GLUED = re.compile(r"[^\W\d_]{2}[\"')\]]?[,;:?!.][\"')\]]?\Z")
 
 
-def _width(sizes: np.ndarray, counts: np.ndarray) -> int:
-    """The narrowest row of characters that cuts at most one word in a thousand."""
+def _has_case(word: str) -> bool:
+    return word.lower() != word.upper()
+
+
+def _suggest_max_chars(sizes: np.ndarray, counts: np.ndarray) -> int:
+    """The smallest max_chars that truncates at most one word in a thousand."""
     per_size = np.bincount(sizes, weights=counts, minlength=1)
     total = per_size.sum()
     longer = total - np.cumsum(per_size)  # words of more bytes than the index
-    return max(3, int(np.argmax(longer <= CUT_ALLOWED * total)) + 2)
+    return max(3, int(np.argmax(longer <= MAX_TRUNCATED_SHARE * total)) + 2)
 
 
-def _share(words: Sequence[str], counts: np.ndarray, holds: Any, among: Any = None) -> float | None:
-    """Which part of the tokens a condition holds for, of those it is asked of; None: of none."""
-    asked = [(word, int(n)) for word, n in zip(words, counts, strict=True) if n and (among is None or among(word))]
-    total = sum(n for _, n in asked)
-    return sum(n for word, n in asked if holds(word)) / total if total else None
+def _token_share(
+    words: Sequence[str],
+    counts: np.ndarray,
+    condition: Callable[[str], bool],
+    among: Callable[[str], bool] | None = None,
+) -> float | None:
+    """The share of tokens that meet a condition, of the tokens that meet `among`; None if no token meets `among`."""
+    selected = [(word, int(n)) for word, n in zip(words, counts, strict=True) if n and (among is None or among(word))]
+    total = sum(n for _, n in selected)
+    return sum(n for word, n in selected if condition(word)) / total if total else None

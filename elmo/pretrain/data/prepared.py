@@ -1,16 +1,17 @@
-"""The prepared folder, opened: memory-mapped shards of type ids, the characters of each type once, the vocabulary.
+"""Opens a prepared folder: memory-mapped shards of type ids, the characters of each word type, and the vocabulary.
 
-`shards` writes it, `stream` reads batches from it. A type is a distinct word of the corpus. The vocabulary's words come
-first and in its order, so a type id below the vocabulary's size is the vocabulary id; all later types are words the
-softmax does not know, spelled out on input and <UNK> as targets.
+`prepare` writes the folder, `stream` reads batches from it. A word type (type for short) is a distinct word of the
+corpus. The words of the vocabulary come first, in the order of the vocabulary, so a type id below the vocabulary's size
+is also the vocabulary id. All later types are words outside the vocabulary: their characters are read as inputs, and
+their targets are <UNK>.
 
-    manifest.json                 what it was made of and with, every file's size and sha256; written last
-    vocab.txt                     one word a line
-    types.bin, types.npy          the types' UTF-8 bytes one after the other, and where each starts (num_types + 1)
+    manifest.json                 sources and options, and the size and sha256 of every file; written last
+    vocab.txt                     one word per line
+    types.bin, types.npy          UTF-8 bytes of all types, concatenated, and the offset of each (num_types + 1)
     type_chars.npy                (num_types, max_chars) uint16, the ids of `elmo.text.chars`
     train-00000.tokens.npy        type ids of all sentences without boundaries, flat, int32
-    train-00000.offsets.npy       where each sentence starts, int64, one more at the end
-    heldout-00000.*               likewise, in the order of the sources
+    train-00000.offsets.npy       offset of each sentence, int64, and the total number of tokens at the end
+    heldout-00000.*               the same for held-out text, in the order of the sources
 """
 
 from __future__ import annotations
@@ -37,8 +38,8 @@ class Split:
 
     folder: Path
     name: str  # train, heldout
-    shards: tuple[tuple[int, int], ...]  # (sentences, tokens) of each
-    sizes: dict[str, int]  # bytes of each file
+    shards: tuple[tuple[int, int], ...]  # (sentences, tokens) of each shard
+    sizes: dict[str, int]  # bytes of each file of the folder
 
     @property
     def num_sentences(self) -> int:
@@ -50,18 +51,18 @@ class Split:
 
     @property
     def num_positions(self) -> int:
-        """Predictions a direction in one pass: n + 1 for a sentence of n tokens."""
+        """Predictions per direction in one pass over the text: n + 1 for a sentence of n tokens."""
         return self.num_tokens + self.num_sentences
 
     def shard(self, number: int) -> tuple[np.ndarray, np.ndarray]:
-        """Tokens (int32) and offsets (int64) of one shard, memory-mapped; its files' sizes are checked first."""
+        """Tokens (int32) and offsets (int64) of one shard, memory-mapped; the sizes of its files are checked first."""
         tokens = _open_array(self.folder, f"{self.name}-{number:05d}.tokens.npy", self.sizes)
         offsets = _open_array(self.folder, f"{self.name}-{number:05d}.offsets.npy", self.sizes)
         return tokens, offsets
 
 
 class PreparedData:
-    """A prepared folder: `train` and `heldout` splits, `vocab`, the table of types, and the `manifest` it came with."""
+    """A prepared folder: the splits `train` and `heldout`, the `vocab`, the table of word types, and the `manifest`."""
 
     def __init__(self, folder: Path, manifest: dict[str, Any]) -> None:
         self.folder = folder
@@ -83,28 +84,28 @@ class PreparedData:
         return Split(self.folder, name, shards, self._sizes)
 
     def split(self, name: str) -> Split:
-        """The split called train or heldout."""
+        """The split with this name, train or heldout."""
         if name not in ("train", "heldout"):
             raise ValueError(f"split is {name!r}; expected train or heldout")
         return self.train if name == "train" else self.heldout
 
     @cached_property
     def vocab(self) -> Vocabulary:
-        """The words the softmax knows."""
+        """The words that the softmax predicts."""
         return Vocabulary.from_file(self.folder / "vocab.txt")
 
     @cached_property
     def type_chars(self) -> np.ndarray:
-        """Character ids of every type, (num_types, max_chars) uint16, shifted by one; memory-mapped."""
+        """Character ids of every type, (num_types, C) uint16, shifted by one; memory-mapped."""
         return _open_array(self.folder, "type_chars.npy", self._sizes)
 
     def type_words(self, type_ids: np.ndarray) -> list[str]:
-        """The words behind type ids, flat."""
+        """The words of type ids, as a flat list."""
         offsets, data = self._type_table
         return [bytes(data[offsets[i] : offsets[i + 1]]).decode() for i in np.asarray(type_ids).ravel()]
 
     def heldout_sources(self) -> dict[str, range]:
-        """Which held-out sentences came from which source file: path -> sentence numbers."""
+        """The numbers of the held-out sentences of each source file, by its path."""
         ranges: dict[str, range] = {}
         start = 0
         for source in self.manifest["sources"]:
@@ -122,57 +123,61 @@ class PreparedData:
 
 
 def open_prepared(folder: str | Path, *, verify: bool = False) -> PreparedData:
-    """A folder that `elmo prepare` made; every file's size is checked, and with `verify` its sha256 too."""
+    """Opens a folder that `elmo prepare` wrote; checks the size of every file, and with `verify` also its sha256."""
     folder = Path(folder)
     data = PreparedData(folder, read_manifest(folder))
-    for name, facts in data.manifest["files"].items():
+    for name, file in data.manifest["files"].items():
         _check_size(folder, name, data._sizes)
-        if (verify or name == "vocab.txt") and sha256_file(folder / name) != facts["sha256"]:
-            raise DataError(f"{folder / name} is damaged: its sha256 is not the manifest's.", _AGAIN)
+        if (verify or name == "vocab.txt") and sha256_file(folder / name) != file["sha256"]:
+            raise DataError(f"{folder / name} is damaged: its sha256 differs from the manifest.", _REPAIR_HINT)
     for split in (data.train, data.heldout):
-        for number, (sentences, tokens) in enumerate(split.shards):
+        for number, (num_sentences, num_tokens) in enumerate(split.shards):
             name = f"{split.name}-{number:05d}"
-            found_tokens, found_offsets = split.shard(number)
-            if len(found_tokens) != tokens or len(found_offsets) != sentences + 1 or found_offsets[-1] != tokens:
-                raise DataError(f"{folder / name}.*: not the {sentences:,} sentences of the manifest.", _AGAIN)
+            tokens, offsets = split.shard(number)
+            if len(tokens) != num_tokens or len(offsets) != num_sentences + 1 or offsets[-1] != num_tokens:
+                raise DataError(
+                    f"{folder / name}.* has {len(offsets) - 1:,} sentences and {len(tokens):,} tokens; expected "
+                    f"{num_sentences:,} and {num_tokens:,}, as in the manifest.",
+                    _REPAIR_HINT,
+                )
     return data
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
-    """The manifest of a prepared folder, its format and version checked."""
+    """Reads the manifest of a prepared folder and checks its format and version."""
     path = folder / MANIFEST
     try:
         manifest: Any = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise DataError(
-            f"{path}: cannot be read ({error.strerror}).", "Is this a folder `elmo prepare` made?"
+            f"{path}: cannot be read ({error.strerror}).", "Is this a folder that `elmo prepare` wrote?"
         ) from error
     except ValueError as error:
-        raise DataError(f"{path} is damaged ({error}).", _AGAIN) from error
+        raise DataError(f"{path} is damaged ({error}).", _REPAIR_HINT) from error
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
-        raise DataError(f"{path} does not describe prepared text.", "Expected a folder that `elmo prepare` made.")
+        raise DataError(f"{path} does not describe prepared text.", "Expected a folder that `elmo prepare` wrote.")
     if manifest.get("version") != VERSION:
-        raise DataError(f"{path} has version {manifest.get('version')!r}; this program reads {VERSION}.", _AGAIN)
+        raise DataError(f"{path} has version {manifest.get('version')!r}; this program reads {VERSION}.", _REPAIR_HINT)
     missing = {"fingerprint", "options", "sources", "vocab", "num_types", "train", "heldout", "files"} - set(manifest)
     if missing:
-        raise DataError(f"{path} is damaged: {', '.join(sorted(missing))} missing.", _AGAIN)
+        raise DataError(f"{path} is damaged: {', '.join(sorted(missing))} missing.", _REPAIR_HINT)
     return manifest
 
 
-_AGAIN = "Delete the folder and prepare the text again."
+_REPAIR_HINT = "Delete the folder and prepare the text again."
 
 
 def _check_size(folder: Path, name: str, sizes: dict[str, int]) -> None:
     path = folder / name
     if name not in sizes:
-        raise DataError(f"{path} is not in the manifest.", _AGAIN)
+        raise DataError(f"{path} is not in the manifest.", _REPAIR_HINT)
     try:
         size = path.stat().st_size
     except OSError as error:
-        raise DataError(f"{path}: cannot be read ({error.strerror}).", _AGAIN) from error
+        raise DataError(f"{path}: cannot be read ({error.strerror}).", _REPAIR_HINT) from error
     if size != sizes[name]:
         state = "empty" if size == 0 else "cut short or changed"
-        raise DataError(f"{path} is {state}: {size:,} bytes, {sizes[name]:,} were written.", _AGAIN)
+        raise DataError(f"{path} is {state}: {size:,} bytes; expected {sizes[name]:,}.", _REPAIR_HINT)
 
 
 def _open_array(folder: Path, name: str, sizes: dict[str, int]) -> np.ndarray:
@@ -180,4 +185,4 @@ def _open_array(folder: Path, name: str, sizes: dict[str, int]) -> np.ndarray:
     try:
         return np.asarray(np.load(folder / name, mmap_mode="r", allow_pickle=False))
     except (OSError, ValueError) as error:
-        raise DataError(f"{folder / name} is damaged ({error}).", _AGAIN) from error
+        raise DataError(f"{folder / name} is damaged ({error}).", _REPAIR_HINT) from error

@@ -1,47 +1,48 @@
-"""Prepared text into batches for the language model: continuous rows for training, whole sentences for measuring.
+"""Batches for the language model from prepared text: continuous rows for training, whole sentences for evaluation.
 
-`ContinuousStream` fills rows as the reference does: each direction has its own order of sentences, each row takes the
-next one whenever its own is used up, and what does not fit continues in the same row of the next batch. A sentence of n
-tokens is n + 1 predictions: forward <S> w1 .. wn </S>, backward </S> wn .. w1 <S>, each position predicting the next.
-The place in the data is a few numbers: `state` and `restore` continue bit for bit.
+`ContinuousStream` fills rows as the reference implementation does: each direction has its own order of sentences, each
+row takes the next sentence when its current one is finished, and a sentence that does not fit continues in the same row
+of the next batch. A sentence of n tokens has n + 1 predictions: forward <S> w1 .. wn </S>, backward </S> wn .. w1 <S>,
+each position predicting the next. The position in the text is a few integers: after `state` and `restore` the batches
+continue bit for bit.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from elmo.errors import ConfigError, DataError
 from elmo.pretrain.data.prepared import PreparedData
-from elmo.pretrain.data.row_layout import Rows, Segments
+from elmo.pretrain.data.row_layout import RowFiller, Segments
 from elmo.settings import changed_settings
 from elmo.text.batch import plan_batches
 
 
 @dataclass(frozen=True)
 class Direction:
-    """One direction's part of a batch, all (B, T): row r, position t reads inputs and is to predict targets."""
+    """One direction of a batch, all (B, T): position t of row r reads inputs[r, t] and predicts targets[r, t]."""
 
-    inputs: np.ndarray  # int32, type ids (rows of PreparedData.type_chars)
+    inputs: np.ndarray  # int32, ids of word types (rows of PreparedData.type_chars)
     targets: np.ndarray  # int32, vocabulary ids
-    resets: np.ndarray  # bool, the row's state is zeroed before this position is read
-    mask: np.ndarray | None  # bool, the prediction counts, false is padding; None: all count
+    resets: np.ndarray  # bool, the state of the row is zeroed before this position is read
+    mask: np.ndarray | None  # bool, false is padding, whose prediction does not count; None: all predictions count
 
 
 @dataclass(frozen=True)
 class LMBatch:
-    """Both directions; in training row r of the one and of the other are different text."""
+    """Both directions; in training, row r of forward and row r of backward hold different text."""
 
     forward: Direction
     backward: Direction
-    epoch: float = 0.0  # passes over the text that a stream has delivered, this batch included
+    epoch: float = 0.0  # passes over the text that the stream has delivered, this batch included
 
     @property
     def num_predictions(self) -> tuple[int, int]:
-        """How many predictions count, forward and backward."""
+        """The number of predictions that count, forward and backward."""
         forward, backward = (
             d.inputs.size if d.mask is None else int(d.mask.sum()) for d in (self.forward, self.backward)
         )
@@ -51,12 +52,13 @@ class LMBatch:
 class ContinuousStream:
     """An iterator of LMBatch: num_rows continuous rows of num_steps positions for each direction.
 
-    shuffle: shards in a seeded order without replacement, sentences shuffled inside each, anew every epoch and for each
-    direction; off: the order of the prepared text, both directions the same sentences. reset: the probability that a
-    sentence starts from a fresh state (0: always carried, as the reference trains; 1: never). num_epochs None: endless;
-    else the last incomplete batch is dropped (as the reference does) or, with last="pad", masked, so that every
-    prediction is counted once. With world_size processes each gets num_rows of world_size * num_rows rows, the same as
-    one process would get at once: rank 0 the first ones.
+    shuffle: shards in a random order and sentences in a random order inside each shard, without replacement, different
+    for every epoch and direction. Without shuffle both directions read the same sentences in the order of the prepared
+    text. reset: the probability that the state is reset before a sentence (0: always carried, as the reference
+    implementation trains; 1: never carried). num_epochs None: endless. Otherwise the last incomplete batch is dropped,
+    as in the reference implementation, or with last="pad" padded and masked, so that every prediction counts once.
+    With world_size processes each gets num_rows of the world_size * num_rows rows that one process would get; rank 0
+    gets the first ones.
     """
 
     def __init__(
@@ -75,7 +77,10 @@ class ContinuousStream:
         world_size: int = 1,
     ) -> None:
         if num_rows < 1 or num_steps < 1 or not 0 <= rank < world_size or (num_epochs is not None and num_epochs < 1):
-            raise ConfigError(f"A stream of {num_rows} rows x {num_steps} steps, rank {rank} of {world_size}.")
+            raise ConfigError(
+                f"A stream of {num_rows} rows x {num_steps} steps, {num_epochs} epochs, rank {rank} of {world_size}.",
+                "Expected at least one row, step and epoch, and a rank from 0 to below the number of processes.",
+            )
         if not 0 <= reset <= 1 or last not in ("drop", "pad"):
             raise ConfigError(f"reset is {reset} and last is {last!r}; expected 0 to 1, and drop or pad.")
         if data.split(split).num_sentences == 0:
@@ -84,50 +89,49 @@ class ContinuousStream:
             )
         self.data, self.split = data, split
         self.num_rows, self.num_steps, self.world_size, self.rank = num_rows, num_steps, world_size, rank
-        self.seed, self.shuffle, self.pads = seed, shuffle, last == "pad"
+        self.seed, self.shuffle, self.pad_last = seed, shuffle, last == "pad"
         self.num_batches = 0  # delivered so far
-        rows = num_rows * world_size
         self._forward, self._backward = (
-            Rows(
+            RowFiller(
                 data.split(split),
-                rows,
-                key=(seed, d) if shuffle else None,
-                reset=(reset, seed, d),
+                num_rows * world_size,
+                shuffle_key=(seed, direction) if shuffle else None,
+                reset=(reset, seed, direction),
                 num_epochs=num_epochs,
             )
-            for d in (0, 1)
+            for direction in (0, 1)
         )
 
     @property
     def positions_per_epoch(self) -> int:
-        """Predictions a direction in one pass over the text: tokens + sentences."""
+        """Predictions per direction in one pass over the text: tokens + sentences."""
         return self.data.split(self.split).num_positions
 
     @property
     def epochs(self) -> float:
-        """How many passes over the text the batches delivered so far amount to."""
+        """The number of passes over the text that the batches delivered so far are equal to."""
         return self.num_batches * self.num_rows * self.world_size * self.num_steps / self.positions_per_epoch
 
     def __iter__(self) -> Iterator[LMBatch]:
         return self
 
     def __next__(self) -> LMBatch:
-        filled = [rows.fill(self.num_steps) for rows in (self._forward, self._backward)]
-        if self.pads and not any(len(segments.row) for segments in filled):
+        both = [filler.fill(self.num_steps) for filler in (self._forward, self._backward)]
+        if self.pad_last and not any(len(segments.row) for segments in both):
             raise StopIteration
-        if not self.pads and not all(segments.full for segments in filled):
+        if not self.pad_last and not all(segments.full for segments in both):
             raise StopIteration
         self.num_batches += 1
-        first = self.rank * self.num_rows
-        mine = [segments.of_rows(first, first + self.num_rows) for segments in filled]
+        first_row = self.rank * self.num_rows
+        forward, backward = (segments.select_rows(first_row, first_row + self.num_rows) for segments in both)
         return LMBatch(
-            forward=_gather(self._forward, mine[0], self.num_rows, self.num_steps, self.data, backward=False),
-            backward=_gather(self._backward, mine[1], self.num_rows, self.num_steps, self.data, backward=True),
+            forward=_gather(self._forward, forward, self.num_rows, self.num_steps, self.data, backward=False),
+            backward=_gather(self._backward, backward, self.num_rows, self.num_steps, self.data, backward=True),
             epoch=self.epochs,
         )
 
     def state(self) -> dict[str, Any]:
-        """The place after the last batch, as whole numbers and small arrays; the same on every rank."""
+        """The position in the text after the last batch, as integers and small arrays; the same on every rank."""
         return {
             "settings": self._settings(),
             "num_batches": self.num_batches,
@@ -136,17 +140,17 @@ class ContinuousStream:
         }
 
     def restore(self, state: dict[str, Any], *, other_rows: bool = False) -> None:
-        """Continues where `state` was taken; other data, seed or order are refused with the differences.
+        """Continues from `state`; if it has other data, another seed or another order, an error lists the differences.
 
-        Another number of rows is refused too, unless `other_rows`: then the order of sentences continues but every row
-        starts with a new one, and what the old rows had not finished is left out.
+        A different number of rows is an error too, unless `other_rows` is set. Then the order of sentences continues,
+        but every row starts with a new sentence and the unfinished sentences of the old rows are skipped.
         """
-        mine = self._settings()
-        same_rows = state["settings"]["rows"] == mine["rows"]
+        settings = self._settings()
+        same_rows = state["settings"]["rows"] == settings["rows"]
         ignored = {"rows"} if other_rows else set()
-        if changed := changed_settings(state["settings"], mine, ignore=ignored):
+        if changed := changed_settings(state["settings"], settings, ignore=ignored):
             lines = [f"{name}: {before!r} then, {after!r} now" for name, (before, after) in changed.items()]
-            raise ConfigError("The place in the text was saved by another run.", "\n  ".join(lines))
+            raise ConfigError("The saved position in the text is of another run.", "\n  ".join(lines))
         self.num_batches = state["num_batches"]
         self._forward.restore(state["forward"], with_rows=same_rows)
         self._backward.restore(state["backward"], with_rows=same_rows)
@@ -165,18 +169,18 @@ def sentence_batches(
     max_words: int | None = None,
     sentences: range | None = None,
 ) -> Iterator[LMBatch]:
-    """Every sentence once, from a fresh state: padded batches of B rows x T positions, B * T at most max_tokens.
+    """Padded batches with every sentence once, each starting from zero state; B rows x T positions <= max_tokens.
 
-    Both directions hold the same sentences in the same rows. A longer sentence is a batch of its own. `sentences` picks
-    some by number (see PreparedData.heldout_sources), max_words evenly spaced ones of about so many words together.
-    Similar lengths sit together, within windows of many sentences.
+    Both directions hold the same sentences in the same rows. A longer sentence is a batch of its own. `sentences`
+    selects sentences by number (see PreparedData.heldout_sources); max_words selects evenly spaced sentences with about
+    that many words in total. Sentences of similar length share a batch, within windows of 65,536 sentences.
     """
     text = data.split(split)
     chosen = range(text.num_sentences) if sentences is None else sentences
     if max_words is not None and chosen:
-        words = text.num_tokens * len(chosen) / text.num_sentences
-        chosen = chosen[:: max(1, round(words / max(max_words, 1)))]
-    first = 0
+        num_words = text.num_tokens * len(chosen) / text.num_sentences
+        chosen = chosen[:: max(1, round(num_words / max(max_words, 1)))]
+    first = 0  # number of the shard's first sentence
     for number, (count, _) in enumerate(text.shards):
         tokens, offsets = text.shard(number)
         inside = np.array([i - first for i in chosen if first <= i < first + count], dtype=np.int64)
@@ -184,15 +188,15 @@ def sentence_batches(
         for start in range(0, len(inside), 1 << 16):
             window = inside[start : start + (1 << 16)]
             lengths = offsets[window + 1] - offsets[window]
-            # plan_batches counts both boundaries, a direction reads one of them
+            # plan_batches adds two boundaries per sentence, but a direction reads only one
             for group in plan_batches((lengths - 1).clip(1).tolist(), max_tokens=max_tokens, max_rows=max_tokens):
-                yield _padded(tokens, offsets[window[group]], lengths[group], data)
+                yield _padded_batch(tokens, offsets[window[group]], lengths[group], data)
 
 
-def _padded(tokens: np.ndarray, starts: np.ndarray, lengths: np.ndarray, data: PreparedData) -> LMBatch:
-    rows = np.arange(len(starts))
+def _padded_batch(tokens: np.ndarray, starts: np.ndarray, lengths: np.ndarray, data: PreparedData) -> LMBatch:
+    """One whole sentence per row."""
     segments = Segments(
-        row=rows,
+        row=np.arange(len(starts)),
         shard=np.zeros(len(starts), dtype=np.int64),
         start=starts,
         length=lengths,
@@ -206,47 +210,53 @@ def _padded(tokens: np.ndarray, starts: np.ndarray, lengths: np.ndarray, data: P
     return LMBatch(forward, backward)
 
 
+class _ShardTokens(Protocol):
+    """The tokens of a shard by its number."""
+
+    def __getitem__(self, shard: int, /) -> np.ndarray: ...
+
+
 def _gather(
-    shards: Any, segments: Segments, num_rows: int, num_steps: int, data: PreparedData, *, backward: bool
+    shards: _ShardTokens, segments: Segments, num_rows: int, num_steps: int, data: PreparedData, *, backward: bool
 ) -> Direction:
-    """The batch that runs of sentences describe. `shards[number]` are a shard's tokens."""
-    count, cells = segments.count, num_rows * num_steps
+    """The inputs, targets, resets and mask that the segments describe, padded to num_rows x num_steps."""
+    count, num_cells = segments.count, num_rows * num_steps
     before = np.cumsum(count) - count  # (S,), positions of earlier segments
     total = int(count.sum())
-    # the address of the target at a segment's first position; it moves by one a position
-    address = segments.start + (segments.length - 1 - segments.first if backward else segments.first)  # (S,)
-    step = np.arange(total)
+    # index in the shard of the target at a segment's first position; it moves by one per position
+    first_index = segments.start + (segments.length - 1 - segments.first if backward else segments.first)  # (S,)
+    positions = np.arange(total)
     if backward:
-        addresses = np.repeat(address + before, count) - step  # (positions,)
+        target_index = np.repeat(first_index + before, count) - positions  # (positions,)
     else:
-        addresses = np.repeat(address - before, count) + step  # (positions,)
-    behind = addresses + (1 if backward else -1)  # where each input stands
+        target_index = np.repeat(first_index - before, count) + positions  # (positions,)
+    input_index = target_index + (1 if backward else -1)  # (positions,)
     if len(segments.shard) == 0 or (segments.shard == segments.shard[0]).all():
         tokens = shards[int(segments.shard[0])] if total else np.zeros(1, dtype=np.int32)
-        targets, inputs = tokens.take(addresses, mode="clip"), tokens.take(behind, mode="clip")
+        targets, inputs = tokens.take(target_index, mode="clip"), tokens.take(input_index, mode="clip")
     else:
         targets, inputs = np.empty(total, dtype=np.int32), np.empty(total, dtype=np.int32)
-        shard_of = np.repeat(segments.shard, count)
+        shard_of_position = np.repeat(segments.shard, count)
         for shard in np.unique(segments.shard):
-            here = np.flatnonzero(shard_of == shard)
-            targets[here] = shards[int(shard)].take(addresses[here], mode="clip")
-            inputs[here] = shards[int(shard)].take(behind[here], mode="clip")
+            in_shard = np.flatnonzero(shard_of_position == shard)
+            targets[in_shard] = shards[int(shard)].take(target_index[in_shard], mode="clip")
+            inputs[in_shard] = shards[int(shard)].take(input_index[in_shard], mode="clip")
     begin, end = (data.eos, data.bos) if backward else (data.bos, data.eos)
     targets[targets >= data.vocab_size] = data.unk
-    starting = segments.first == 0
-    ending = segments.first + count == segments.length + 1
-    inputs[before[starting]] = begin
-    targets[(before + count - 1)[ending]] = end
+    starts_sentence = segments.first == 0
+    ends_sentence = segments.first + count == segments.length + 1
+    inputs[before[starts_sentence]] = begin
+    targets[(before + count - 1)[ends_sentence]] = end
     resets = np.zeros(total, dtype=bool)
-    resets[before[starting & segments.reset]] = True
-    if total == cells:  # every row is full
+    resets[before[starts_sentence & segments.reset]] = True
+    if total == num_cells:  # every row is full
         shape = num_rows, num_steps
         return Direction(inputs.reshape(shape), targets.reshape(shape), resets.reshape(shape), None)
-    filled_before = before - before[np.searchsorted(segments.row, segments.row)]  # (S,), in the same row
-    places = np.repeat(segments.row * num_steps + filled_before - before, count) + step  # (positions,)
-    spread = []
-    for values, empty in ((inputs, begin), (targets, end), (resets, False), (np.ones(total, dtype=bool), False)):
-        whole = np.full(cells, empty, dtype=values.dtype)
-        whole[places] = values
-        spread.append(whole.reshape(num_rows, num_steps))
-    return Direction(*spread)
+    before_in_row = before - before[np.searchsorted(segments.row, segments.row)]  # (S,), positions
+    cells = np.repeat(segments.row * num_steps + before_in_row - before, count) + positions  # (positions,)
+    padded = []
+    for values, padding in ((inputs, begin), (targets, end), (resets, False), (np.ones(total, dtype=bool), False)):
+        array = np.full(num_cells, padding, dtype=values.dtype)
+        array[cells] = values
+        padded.append(array.reshape(num_rows, num_steps))  # (B, T)
+    return Direction(*padded)

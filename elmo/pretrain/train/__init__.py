@@ -1,1 +1,1 @@
-"""Batches to a trained model: step, loop, checkpoints, export."""
+"""Training of a biLM on prepared text: training step, loop, checkpoints and export."""

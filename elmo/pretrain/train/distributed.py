@@ -1,7 +1,8 @@
-"""Several processes as one: who we are, gradients averaged, everyone told to stop together.
+"""Data-parallel training in several processes: rank, averaged gradients, gathered LSTM states and barriers.
 
-Plain collectives instead of a wrapper module: after each backward pass the gradients are averaged in one flat exchange,
-so every process makes the same update from the same weights, and a bad number anywhere is seen everywhere.
+The code calls collectives directly instead of wrapping the model: after each backward pass one all-reduce of a flat
+tensor averages the gradients. Every process therefore makes the same update from the same weights, and a non-finite
+number in one process is seen by all.
 """
 
 from __future__ import annotations
@@ -18,23 +19,26 @@ from torch import Tensor, nn
 from elmo.errors import ElmoError
 from elmo.model.lstm import State
 
-TIMEOUT = timedelta(seconds=25)  # a lost or stalled process ends the job within half a minute
-PATIENCE = timedelta(hours=6)  # while processes start, or one prepares text or writes for all; a lost one still ends it
-# steps talk in a group of their own, impatient; the default group is for waiting
-_steps: dist.ProcessGroup | None = None
+STEP_TIMEOUT = timedelta(seconds=25)  # a lost or stalled process ends the job within half a minute
+# for barriers: while processes start, or while rank 0 prepares text or writes files; a lost process still ends the job
+BARRIER_TIMEOUT = timedelta(hours=6)
+# collectives of training steps use this group with the short timeout; the default group is for barriers
+_step_group: dist.ProcessGroup | None = None
 
 
 def rank() -> int:
-    return dist.get_rank() if _running() else 0
+    """The number of this process; 0 without torchrun."""
+    return dist.get_rank() if _is_initialized() else 0
 
 
 def world_size() -> int:
-    return dist.get_world_size() if _running() else 1
+    """The number of processes; 1 without torchrun."""
+    return dist.get_world_size() if _is_initialized() else 1
 
 
 @contextmanager
-def joined(device: str) -> Iterator[str]:
-    """Joins the other processes if `torchrun` started us; gives the device of this one."""
+def join_processes(device: str) -> Iterator[str]:
+    """Joins the process group if `torchrun` started this process; yields the device of this process."""
     if "RANK" not in os.environ or "WORLD_SIZE" not in os.environ:
         yield device
         return
@@ -43,16 +47,17 @@ def joined(device: str) -> Iterator[str]:
         device = f"cuda:{os.environ.get('LOCAL_RANK', '0')}"
         torch.cuda.set_device(device)
         os.environ.setdefault("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1")
-    global _steps
-    dist.init_process_group("gloo", timeout=PATIENCE)
-    _steps = dist.new_group(backend="nccl" if cuda else "gloo", timeout=TIMEOUT)
+    global _step_group
+    dist.init_process_group("gloo", timeout=BARRIER_TIMEOUT)
+    _step_group = dist.new_group(backend="nccl" if cuda else "gloo", timeout=STEP_TIMEOUT)
     try:
         yield device
     except RuntimeError as error:
-        if any(sign in str(error).lower() for sign in ("gloo", "nccl", "timed out", "connection")):
+        if any(word in str(error).lower() for word in ("gloo", "nccl", "timed out", "connection")):
             raise ElmoError(
-                f"Process {rank()} of {world_size()} lost touch with the others ({str(error).splitlines()[0][:200]}).",
-                "One of them was killed, failed or stalled. The same command continues from the last checkpoint.",
+                f"Process {rank()} of {world_size()} lost the connection to the others "
+                f"({str(error).splitlines()[0][:200]}).",
+                "Another process was killed, failed or stalled. The same command continues from the last checkpoint.",
             ) from error
         raise
     finally:
@@ -61,11 +66,11 @@ def joined(device: str) -> Iterator[str]:
 
 def average_gradients(parameters: list[nn.Parameter]) -> None:
     """Replaces each gradient by its mean over all processes."""
-    if not _running() or world_size() == 1:
+    if not _is_initialized() or world_size() == 1:
         return
     dense = [p for p in parameters if p.grad is not None and not p.grad.is_sparse]
     flat = torch.cat([p.grad.flatten() for p in dense if p.grad is not None])
-    dist.all_reduce(flat, group=_steps)
+    dist.all_reduce(flat, group=_step_group)
     flat /= world_size()
     for p, part in zip(dense, flat.split([p.numel() for p in dense]), strict=True):
         assert p.grad is not None
@@ -75,71 +80,71 @@ def average_gradients(parameters: list[nn.Parameter]) -> None:
             p.grad = _average_sparse(p.grad)
 
 
-def average_value(value: Tensor) -> Tensor:
+def mean_over_processes(value: Tensor) -> Tensor:
     """The mean of a tensor over all processes."""
-    if _running():
+    if _is_initialized():
         value = value.clone()
-        dist.all_reduce(value, group=_steps)
+        dist.all_reduce(value, group=_step_group)
         value /= world_size()
     return value
 
 
-def highest(value: int, device: torch.device) -> int:
-    """The highest of all processes' values: all learn of it, so all stop or none."""
-    if not _running():
+def max_over_processes(value: int, device: torch.device) -> int:
+    """The maximum of a value over all processes, so that all processes make the same decision."""
+    if not _is_initialized():
         return value
-    shared = torch.tensor(value, device=device)
-    dist.all_reduce(shared, op=dist.ReduceOp.MAX, group=_steps)
-    return int(shared)
+    maximum = torch.tensor(value, device=device)
+    dist.all_reduce(maximum, op=dist.ReduceOp.MAX, group=_step_group)
+    return int(maximum)
 
 
-def all_rows(state: State) -> State:
-    """The states of every process's rows side by side, on the CPU: (directions, L, all rows, ·)."""
-    if not _running():
+def gather_rows(state: State) -> State:
+    """The LSTM states of the rows of all processes in the order of ranks, on the CPU: (R, L, all rows, ·)."""
+    if not _is_initialized():
         return State(state.h.cpu(), state.c.cpu())
-    parts = []
+    gathered = []
     for tensor in state:
-        pieces = [torch.empty_like(tensor) for _ in range(world_size())]
-        dist.all_gather(pieces, tensor.contiguous(), group=_steps)
-        parts.append(torch.cat(pieces, dim=2).cpu())
-    return State(*parts)
+        parts = [torch.empty_like(tensor) for _ in range(world_size())]
+        dist.all_gather(parts, tensor.contiguous(), group=_step_group)
+        gathered.append(torch.cat(parts, dim=2).cpu())
+    return State(*gathered)
 
 
-def my_rows(state: State, device: torch.device) -> State:
-    """This process's share of `all_rows`."""
-    parts = [tensor.chunk(world_size(), dim=2)[rank()].contiguous().to(device) for tensor in state]
-    return State(*parts)
+def local_rows(state: State, device: torch.device) -> State:
+    """The rows of this process from the result of `gather_rows`."""
+    return State(*(tensor.chunk(world_size(), dim=2)[rank()].contiguous().to(device) for tensor in state))
 
 
-def wait_for_all() -> None:
-    """Returns when every process has come here, however long one of them works."""
-    if _running():
+def barrier() -> None:
+    """Waits until every process has reached this point, with the long timeout."""
+    if _is_initialized():
         dist.all_reduce(torch.zeros(1))
 
 
 def _average_sparse(gradient: Tensor) -> Tensor:
-    """The mean of row-sparse gradients: every process's rows side by side, same rows added up."""
-    mine = gradient.coalesce()
-    counts = [torch.zeros(1, dtype=torch.long, device=mine.device) for _ in range(world_size())]
-    dist.all_gather(counts, torch.tensor([mine.indices().shape[1]], device=mine.device), group=_steps)
-    most = int(max(int(c) for c in counts))
-    indices = torch.zeros(most, dtype=torch.long, device=mine.device)
-    values = torch.zeros(most, *mine.values().shape[1:], device=mine.device, dtype=mine.dtype)
-    indices[: mine.indices().shape[1]] = mine.indices()[0]
-    values[: len(mine.values())] = mine.values()
+    """The mean of row-sparse gradients over all processes: gathers the rows and adds up equal ones."""
+    local = gradient.coalesce()
+    counts = [torch.zeros(1, dtype=torch.long, device=local.device) for _ in range(world_size())]
+    dist.all_gather(counts, torch.tensor([local.indices().shape[1]], device=local.device), group=_step_group)
+    max_count = int(max(int(c) for c in counts))
+    # all_gather needs equal shapes: shorter tensors are padded, and the padding is cut off afterwards
+    indices = torch.zeros(max_count, dtype=torch.long, device=local.device)
+    values = torch.zeros(max_count, *local.values().shape[1:], device=local.device, dtype=local.dtype)
+    indices[: local.indices().shape[1]] = local.indices()[0]
+    values[: len(local.values())] = local.values()
     all_indices = [torch.empty_like(indices) for _ in range(world_size())]
     all_values = [torch.empty_like(values) for _ in range(world_size())]
-    dist.all_gather(all_indices, indices, group=_steps)
-    dist.all_gather(all_values, values, group=_steps)
-    kept = [(i[: int(c)], v[: int(c)]) for i, v, c in zip(all_indices, all_values, counts, strict=True)]
-    together = torch.sparse_coo_tensor(
-        torch.cat([i for i, _ in kept])[None],
-        torch.cat([v for _, v in kept]) / world_size(),
+    dist.all_gather(all_indices, indices, group=_step_group)
+    dist.all_gather(all_values, values, group=_step_group)
+    parts = [(i[: int(c)], v[: int(c)]) for i, v, c in zip(all_indices, all_values, counts, strict=True)]
+    mean = torch.sparse_coo_tensor(
+        torch.cat([i for i, _ in parts])[None],
+        torch.cat([v for _, v in parts]) / world_size(),
         gradient.shape,
         check_invariants=False,
     )
-    return together.coalesce()
+    return mean.coalesce()
 
 
-def _running() -> bool:
+def _is_initialized() -> bool:
     return dist.is_available() and dist.is_initialized()

@@ -1,10 +1,10 @@
-"""The end of a run: the best weights measured and written as a model people can load, with the course of the run.
+"""Export at the end of a run: the best weights are evaluated and written as a model, with a report and curves.
 
 run/
-  model/       the finished model, for elmo.load
-  published/   options.json + weights.hdf5, for old tools
-  curve.svg    the course of the run
-  report.json  what came out, with the definition of its numbers
+  model/       the trained model, for elmo.load
+  published/   options.json and weights.hdf5, the format of the published models
+  curve.svg    training loss and held-out perplexity over steps
+  report.json  the results, with the definition of perplexity
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from elmo.pretrain.config import RunConfig
 from elmo.pretrain.data.prepared import PreparedData
 from elmo.pretrain.train.best_weights import load_best, stored_weights
 from elmo.pretrain.train.loop import TrainResult
-from elmo.pretrain.train.metrics_log import read_log
+from elmo.pretrain.train.metrics_log import read_metrics
 from elmo.pretrain.train.perplexity import DEFINITION, Evaluator
 from elmo.pretrain.train.training_curve import draw_curves
 from elmo.records import make_record, write_record
@@ -38,9 +38,12 @@ def export(
     out: Path,
     result: TrainResult,
     about: dict[str, Any],
-    say: Callable[[str], None],
+    print_status: Callable[[str], None],
 ) -> dict[str, Any]:
-    """Takes the best weights, measures them on all held-out text, and writes it all; gives the report."""
+    """Loads the best weights into `model`, evaluates them on all held-out text, and writes all files.
+
+    Returns the report. `about` is added to the description in the model folder.
+    """
     best = load_best(out, result.best)
     if best is not None:
         model.load_state_dict(best, strict=not (model.config.head and model.config.head.tied))
@@ -56,8 +59,8 @@ def export(
                 for source, span in data.heldout_sources().items()
             },
         }
-        say(DEFINITION)
-        say(
+        print_status(DEFINITION)
+        print_status(
             f"held-out perplexity of the exported model: reset {report['perplexity']['reset']['mean']:,.2f}, "
             f"carried {report['perplexity']['carried']['mean']:,.2f}"
         )
@@ -66,36 +69,38 @@ def export(
         tensors={name: tensor.cpu() for name, tensor in stored_weights(model).items()},
         vocab=tuple(data.vocab.words),
         about={"format": "elmo", "trained": True, "step": result.step, "text": data.fingerprint, **about},
-        card=_card(config, data, report),
+        card=_model_card(config, data, report),
     )
     save_store(out / "model", parts, overwrite=True)
     if model.config.head is None or model.config.head.kind == "softmax":
         write_published(out / "published", parts, overwrite=True)
-    _draw(out)
+    _draw_curves(out)
     record = make_record("training", report)
     write_record(out / "report.json", record)
-    say(f"model: {out / 'model'}")
+    print_status(f"model: {out / 'model'}")
     return record
 
 
-def _draw(out: Path) -> None:
-    records = read_log(out / "metrics.jsonl")
+def _draw_curves(out: Path) -> None:
+    """Writes curve.svg from metrics.jsonl, with about 400 points of the training loss."""
+    records = read_metrics(out / "metrics.jsonl")
     steps = [r for r in records if "forward" in r and not r["skipped"]]
-    thinned = steps[:: max(1, len(steps) // 400)]
-    loss = [(r["step"], math.exp((r["forward"] + r["backward"]) / 2)) for r in thinned]
-    held = {
+    shown_steps = steps[:: max(1, len(steps) // 400)]
+    loss = [(r["step"], math.exp((r["forward"] + r["backward"]) / 2)) for r in shown_steps]
+    validations = {
         kind: [(r["step"], r["validation"][kind]["mean"]) for r in records if "validation" in r]
         for kind in ("reset", "carried")
     }
     curves = {
         "exp(training loss)": loss,
-        "held out, reset": held["reset"],
-        "held out, carried": held["carried"],
+        "held out, reset": validations["reset"],
+        "held out, carried": validations["carried"],
     }
     draw_curves(out / "curve.svg", curves, x_label="step", y_label="perplexity")
 
 
-def _card(config: RunConfig, data: PreparedData, report: dict[str, Any]) -> str:
+def _model_card(config: RunConfig, data: PreparedData, report: dict[str, Any]) -> str:
+    """The model card in Markdown."""
     lstm = config.model.lstm
     lines = [
         "# A biLM\n",
@@ -107,10 +112,10 @@ def _card(config: RunConfig, data: PreparedData, report: dict[str, Any]) -> str:
     ]
     if "perplexity" in report:
         for kind in ("reset", "carried"):
-            p = report["perplexity"][kind]
+            perplexity = report["perplexity"][kind]
             lines.append(
-                f"- Held-out perplexity, {kind}: {p['mean']:.2f} "
-                f"(forward {p['forward']:.2f}, backward {p['backward']:.2f})."
+                f"- Held-out perplexity, {kind}: {perplexity['mean']:.2f} "
+                f"(forward {perplexity['forward']:.2f}, backward {perplexity['backward']:.2f})."
             )
         lines.append(f"\n{DEFINITION}\n")
     lines.append(

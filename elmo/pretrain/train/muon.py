@@ -1,7 +1,7 @@
 """Muon for the matrices of a biLM, AdamW for everything else (Jordan et al. 2024; scale of Liu et al. 2025).
 
 Muon replaces a matrix's momentum by the nearest orthogonal matrix, so that every direction of the matrix learns at the
-same speed. Between `optim`, which chooses the optimizer, and `step`, which calls it.
+same speed. `optim` chooses the optimizer and `step` calls it.
 """
 
 from __future__ import annotations
@@ -15,39 +15,39 @@ from torch import Tensor, nn
 from elmo.model.lstm import ProjectedLSTM
 from elmo.model.token_encoder import Highway, TokenEncoder
 
-NUM_GATES = 4  # matrices side by side in an LSTM kernel, (2P, 4H)
+NUM_GATES = 4  # an LSTM kernel (2P, 4H) is the concatenation of one matrix per gate
 NUM_ITERATIONS = 5
-A, B, C = 3.4445, -4.7750, 2.0315  # x -> A x + B x^3 + C x^5 moves singular values of 0.01 to 1 close to 1
-SCALE = 0.2  # gives an update the root mean square of AdamW's, so both halves share one learning rate
-TINY = 1e-7  # keeps a gradient of zero at zero
+COEFFICIENTS = 3.4445, -4.7750, 2.0315  # a x + b x^3 + c x^5 moves singular values from 0.01..1 close to 1
+SCALE = 0.2  # the root mean square of an update is that of AdamW, so both optimizers share one learning rate
+EPSILON = 1e-7  # avoids a division by zero for a gradient of zero
 
 
 def matrix_parameters(model: nn.Module) -> dict[Tensor, int]:
-    """The parameters that Muon updates, each with the number of matrices that lie side by side in its columns.
+    """The parameters that Muon updates, each with the number of matrices that are concatenated in its columns.
 
     These are the LSTM kernels (input and recurrent rows together, four gates), the LSTM projections, both matrices of
-    each highway, and the token projection. Tables, convolutions, the softmax and all vectors are left to AdamW.
+    each highway, and the token projection. AdamW updates the rest: tables, convolutions, the softmax and all vectors.
     """
-    found: dict[Tensor, int] = {}
+    counts: dict[Tensor, int] = {}
     for module in model.modules():
         if isinstance(module, ProjectedLSTM):
-            found[module.kernel] = NUM_GATES
+            counts[module.kernel] = NUM_GATES
             if module.projection is not None:
-                found[module.projection] = 1
+                counts[module.projection] = 1
         elif isinstance(module, Highway):
-            found |= {module.transform.weight: 1, module.carry.weight: 1}
+            counts |= {module.transform.weight: 1, module.carry.weight: 1}
         elif isinstance(module, TokenEncoder) and module.project is not None:
-            found[module.project.weight] = 1
-    return {parameter: count for parameter, count in found.items() if parameter.requires_grad}
+            counts[module.project.weight] = 1
+    return {parameter: count for parameter, count in counts.items() if parameter.requires_grad}
 
 
 class Muon(torch.optim.Optimizer):
-    """One optimizer with two halves: `matrices` (see `matrix_parameters`) by Muon, the parameters of `adamw` by AdamW.
+    """Updates `matrices` (see `matrix_parameters`) with Muon and the parameters of `adamw` with AdamW.
 
-    torch.optim.Muon is not used because it takes the four gates of a kernel as one matrix, launches its iteration for
-    every parameter by itself, and does not know `found_inf`. `adamw` must be fused, because only torch's fused kernels
-    know it. Parameters without a gradient are skipped. Nothing here waits for the device. The state has torch's own
-    form: "momentum_buffer" of a matrix, AdamW's two averages and step of the rest.
+    torch.optim.Muon is not used because it treats the four gates of a kernel as one matrix, launches its iteration
+    separately for every parameter, and does not support `found_inf`. `adamw` must be fused, because only torch's fused
+    kernels support `found_inf`. Parameters without a gradient are skipped. No operation waits for the device. The state
+    has torch's own format: "momentum_buffer" for a matrix, AdamW's two averages and step for the rest.
     """
 
     def __init__(
@@ -63,13 +63,13 @@ class Muon(torch.optim.Optimizer):
         hyperparameters = {"lr": lr, "momentum": momentum, "lr_ratio": lr_ratio, "weight_decay": weight_decay}
         super().__init__([{"params": list(matrices), **hyperparameters}, *adamw.param_groups], {})
         self._counts, self._adamw = matrices, adamw
-        self.found_inf: Tensor | None = None  # a scalar on the device: above zero, a step changes nothing
+        self.found_inf: Tensor | None = None  # a scalar on the device; a step changes nothing where it is above zero
 
     @torch.no_grad()
     def step(self, closure: Any = None) -> None:  # type: ignore[override]  # torch's overloads describe closures
-        """The update from the parameters' gradients; the matrices' rate is `lr` x `lr_ratio`."""
+        """Updates the parameters from their gradients; the learning rate of the matrices is `lr` x `lr_ratio`."""
         assert closure is None
-        # AdamW works on the state of this object, which is what is saved and loaded
+        # AdamW uses the state of this object, because this object is saved and loaded
         self._adamw.state, self._adamw.param_groups = self.state, self.param_groups[1:]
         self._adamw.found_inf = self.found_inf  # type: ignore[attr-defined]  # read by torch's fused kernels
         self._adamw.step()
@@ -86,7 +86,7 @@ class Muon(torch.optim.Optimizer):
                 self.state[parameter]["momentum_buffer"] = torch.zeros_like(parameter)
         momenta = [self.state[p]["momentum_buffer"] for p in parameters]
         if self.found_inf is not None:
-            # A gradient equal to the momentum leaves the momentum as it is; a rate of zero does so with the weights.
+            # A gradient equal to the momentum leaves the momentum unchanged, a rate of zero the weights.
             skip = self.found_inf > 0
             grads = [torch.where(skip, m, g) for m, g in zip(momenta, grads, strict=True)]
             rate = torch.where(skip, 0.0, group["lr"] * group["lr_ratio"])
@@ -101,9 +101,9 @@ class Muon(torch.optim.Optimizer):
 
 
 def orthogonal_directions(directions: Sequence[Tensor], counts: Sequence[int]) -> list[Tensor]:
-    """Each direction (rows, n * columns) as its n = counts[i] matrices, made orthogonal: (rows, n, columns).
+    """Splits each direction (rows, n * columns) into n = counts[i] orthogonalized matrices: (rows, n, columns).
 
-    Matrices of equal shape go through Newton-Schulz together, because a step has few launches to spare.
+    Matrices of equal shape go through Newton-Schulz in one batch, which needs fewer kernel launches.
     """
     split = [d.unflatten(1, (n, -1)).transpose(0, 1) for d, n in zip(directions, counts, strict=True)]
     by_shape: dict[torch.Size, list[int]] = {}
@@ -122,17 +122,18 @@ def orthogonal_directions(directions: Sequence[Tensor], counts: Sequence[int]) -
 
 
 def newton_schulz(matrices: Tensor) -> Tensor:
-    """For each of the matrices (N, rows, columns) about U V^T of its singular value decomposition.
+    """Approximates U V^T, from the singular value decomposition U S V^T, of each of the matrices (N, rows, columns).
 
     The singular values end near 1. On CUDA the caller passes bfloat16, whose error is far below the distance from 1
-    that five iterations leave. On a CPU it passes float32, because most CPUs emulate bfloat16 slowly and a run must not
-    depend on the model of the CPU.
+    that five iterations leave. On a CPU it passes float32, because most CPUs emulate bfloat16 slowly and a result must
+    not depend on the model of the CPU.
     """
     is_tall = matrices.shape[1] > matrices.shape[2]
-    x = matrices.mT if is_tall else matrices  # the product with its transpose is then the small one
+    x = matrices.mT if is_tall else matrices  # the product with its transpose is then the smaller one
     norms = torch.linalg.vector_norm(x, dim=(1, 2), keepdim=True, dtype=torch.float32)
-    x = x * (1 / (norms + TINY)).to(x.dtype)
+    x = x * (1 / (norms + EPSILON)).to(x.dtype)
+    a, b, c = COEFFICIENTS
     for _ in range(NUM_ITERATIONS):
         gram = torch.bmm(x, x.mT)
-        x = torch.baddbmm(x, torch.baddbmm(gram, gram, gram, beta=B, alpha=C), x, beta=A)
+        x = torch.baddbmm(x, torch.baddbmm(gram, gram, gram, beta=b, alpha=c), x, beta=a)
     return x.mT if is_tall else x

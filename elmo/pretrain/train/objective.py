@@ -1,6 +1,8 @@
-"""Losses of one direction: top states (N, P) and the words that follow (N,) to a mean loss in nats.
+"""Training losses of one direction: sampled, full and adaptive softmax.
 
-The full softmax here never holds more than a block of rows x the vocabulary, forward or backward.
+Each function takes top-layer outputs `hidden` (N, P) and the vocabulary ids of the words to predict, `targets` (N,). It
+returns the mean loss in nats. The full softmax computes the logits in blocks of rows, forward and backward, so that its
+memory is bounded.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from elmo.kernels.api import SampledCrossEntropy
 from elmo.model.head import AdaptiveHead, SoftmaxHead
 from elmo.pretrain.train.sampler import Sample, expected_count
 
-LOGITS_AT_ONCE = 1 << 26  # numbers of logits held at once by the full softmax: 256 MB in float32
+MAX_LOGITS = 1 << 26  # logits per block of the full softmax: 256 MB in float32
 
 
 def sampled_softmax_loss(
@@ -26,10 +28,11 @@ def sampled_softmax_loss(
     sparse: bool = False,
     fused: SampledCrossEntropy | None = None,
 ) -> Tensor:
-    """Cross entropy among each true word and the sampled ones, corrected by log expected counts.
+    """Cross entropy of each true word against the sampled words, with logits corrected by log expected counts.
 
-    A sampled word that is a row's true word is left out of that row. With `sparse`, gradients of the softmax hold the
-    touched rows alone. `fused` computes the same with less memory (`elmo.kernels`); None: plain PyTorch.
+    A sampled word that equals the true word of a row is excluded from that row. With `sparse`, the gradient of the
+    softmax weight is a sparse tensor of the rows that were read. `fused` is a kernel that computes the same with less
+    memory (see `elmo.kernels`); None: plain PyTorch.
     """
     V = head.vocab_size
     true_count = expected_count(targets, sample.num_tries, V).log().float()  # (N,)
@@ -46,30 +49,30 @@ def sampled_softmax_loss(
 
 
 def _hits(targets: Tensor, sample: Sample, vocab_size: int) -> Tensor:
-    """Where each true word stands among the sampled ones, (N,); -1: nowhere."""
-    number = torch.full((vocab_size,), -1, dtype=torch.int32, device=targets.device)
-    number[sample.ids] = torch.arange(len(sample.ids), dtype=torch.int32, device=targets.device)
-    return number[targets]
+    """The index of each true word among the sampled words, (N,); -1 if it was not sampled."""
+    index_of_word = torch.full((vocab_size,), -1, dtype=torch.int32, device=targets.device)  # (V,)
+    index_of_word[sample.ids] = torch.arange(len(sample.ids), dtype=torch.int32, device=targets.device)
+    return index_of_word[targets]
 
 
 def full_softmax_loss(head: SoftmaxHead, hidden: Tensor, targets: Tensor) -> Tensor:
-    """Cross entropy over the whole vocabulary in bounded memory."""
-    loss: Tensor = _FullSoftmax.apply(hidden, head.weight, head.bias, targets)
+    """Cross entropy over the full vocabulary, in bounded memory."""
+    loss: Tensor = _FullSoftmax.apply(hidden, head.weight, head.bias, targets)  # type: ignore[no-untyped-call]  # of torch
     return loss
 
 
 def adaptive_softmax_loss(head: AdaptiveHead, hidden: Tensor, targets: Tensor) -> Tensor:
-    """Cross entropy of the adaptive softmax (Grave et al. 2017): exact, cheap for frequent words."""
+    """Cross entropy of the adaptive softmax (Grave et al. 2017): an exact distribution, cheap for frequent words."""
     return -head.log_probs(hidden, targets).mean()
 
 
 class _FullSoftmax(torch.autograd.Function):
-    """Blocks of rows: logits, loss and gradients of a block are made together and its logits are let go."""
+    """Computes loss and gradients of one block of rows after the other; the logits of a block are not stored."""
 
     @staticmethod
     def forward(ctx: Any, hidden: Tensor, weight: Tensor, bias: Tensor, targets: Tensor) -> Tensor:
         N, V = len(hidden), len(bias)
-        block = max(1, LOGITS_AT_ONCE // V)
+        block = max(1, MAX_LOGITS // V)
         matrix = weight.to(hidden.dtype)
         d_hidden = torch.zeros_like(hidden)
         d_weight, d_bias = torch.zeros_like(weight), torch.zeros_like(bias)
@@ -78,14 +81,14 @@ class _FullSoftmax(torch.autograd.Function):
             part = slice(start, start + block)
             logits = (hidden[part] @ matrix.t()).float() + bias  # (block, V)
             normalizer = logits.logsumexp(dim=-1)  # (block,)
-            wanted = targets[part, None]
-            total += (normalizer - logits.gather(1, wanted)[:, 0]).sum()
-            share = (logits - normalizer[:, None]).exp_()  # (block, V): d loss / d logits, but for the true word
-            share.scatter_add_(1, wanted, torch.full_like(wanted, -1, dtype=share.dtype))
-            d_bias += share.sum(dim=0)
-            share = share.to(hidden.dtype)
-            d_hidden[part] = share @ matrix
-            d_weight += (share.t() @ hidden[part]).to(d_weight.dtype)
+            true_ids = targets[part, None]  # (block, 1)
+            total += (normalizer - logits.gather(1, true_ids)[:, 0]).sum()
+            d_logits = (logits - normalizer[:, None]).exp_()  # (block, V): probabilities, minus 1 at the true word
+            d_logits.scatter_add_(1, true_ids, torch.full_like(true_ids, -1, dtype=d_logits.dtype))
+            d_bias += d_logits.sum(dim=0)
+            d_logits = d_logits.to(hidden.dtype)
+            d_hidden[part] = d_logits @ matrix
+            d_weight += (d_logits.t() @ hidden[part]).to(d_weight.dtype)
         ctx.save_for_backward(d_hidden, d_weight, d_bias)
         ctx.count = N
         return total / N
@@ -98,5 +101,6 @@ class _FullSoftmax(torch.autograd.Function):
 
 
 def _rows(head: SoftmaxHead, ids: Tensor, sparse: bool) -> tuple[Tensor, Tensor]:
-    # index_select: its gradient is added up in place, on CUDA in any order; that of head.bias[ids] is sorted first
+    """The softmax weights (n, P) and biases (n,) of the words `ids` (n,)."""
+    # The gradient of index_select is added up in place, on CUDA in any order; that of head.bias[ids] is sorted first.
     return nn.functional.embedding(ids, head.weight, sparse=sparse), head.bias.index_select(0, ids)

@@ -1,4 +1,4 @@
-"""Optimizers, the learning rate's course, and the norm clip: how a gradient becomes a step."""
+"""Optimizers, learning rate schedule and gradient clipping."""
 
 from __future__ import annotations
 
@@ -13,7 +13,11 @@ from elmo.pretrain.train.muon import Muon, matrix_parameters
 
 
 def make_optimizer(model: nn.Module, config: OptimConfig) -> torch.optim.Optimizer:
-    """Adagrad as the reference runs it (sums start at 1, no epsilon), AdamW with decay on matrices alone, or Muon."""
+    """The optimizer that the config names: Adagrad, AdamW or Muon.
+
+    Adagrad is configured as in the reference implementation (sums start at 1, no epsilon). AdamW decays only tensors of
+    two or more dimensions. Muon updates the matrices (see `matrix_parameters`), AdamW the rest.
+    """
     parameters = [p for p in model.parameters() if p.requires_grad]
     if config.name == "adagrad":
         return torch.optim.Adagrad(parameters, lr=config.lr, initial_accumulator_value=1.0, eps=0.0)
@@ -31,37 +35,39 @@ def make_optimizer(model: nn.Module, config: OptimConfig) -> torch.optim.Optimiz
 
 
 def load_optimizer(optimizer: torch.optim.Optimizer, state: dict[str, Any]) -> None:
-    """Takes over saved sums. Settings such as weight decay, and whether kernels are fused, are this run's own."""
-    for mine, saved in zip(optimizer.param_groups, state["param_groups"], strict=True):
-        saved |= {key: value for key, value in mine.items() if key != "params"}
+    """Loads a saved optimizer state, but keeps the present settings such as weight decay and fused kernels."""
+    for group, saved_group in zip(optimizer.param_groups, state["param_groups"], strict=True):
+        saved_group |= {key: value for key, value in group.items() if key != "params"}
     optimizer.load_state_dict(state)
 
 
 def learning_rate(config: OptimConfig, step: int, max_steps: int) -> float:
-    """The rate of step 0, 1, ...: a straight warm-up to lr, then the decay to its final share at max_steps."""
-    warmup = round(config.warmup * max_steps)
-    if step < warmup:
-        return config.lr * (step + 1) / warmup
+    """The learning rate of step 0, 1, ...: a linear warm-up to lr, then a decay to final * lr at max_steps."""
+    warmup_steps = round(config.warmup * max_steps)
+    if step < warmup_steps:
+        return config.lr * (step + 1) / warmup_steps
     if config.decay == "none":
         return config.lr
-    done = min(1.0, (step - warmup) / max(1, max_steps - warmup))
-    share = 1 - done if config.decay == "linear" else 0.5 * (1 + math.cos(math.pi * done))
-    return config.lr * (config.final + (1 - config.final) * share)
+    progress = min(1.0, (step - warmup_steps) / max(1, max_steps - warmup_steps))
+    remaining = 1 - progress if config.decay == "linear" else 0.5 * (1 + math.cos(math.pi * progress))
+    return config.lr * (config.final + (1 - config.final) * remaining)
 
 
 def set_learning_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
+    """Sets the learning rate of all parameter groups."""
     for group in optimizer.param_groups:
         group["lr"] = rate
 
 
 def clip_gradients(parameters: list[nn.Parameter], clip_norm: float) -> Tensor:
-    """Scales all gradients so that their joint norm is at most clip_norm; gives the norm before, a scalar tensor.
+    """Scales all gradients so that their joint norm is at most clip_norm; returns the norm before, a scalar tensor.
 
-    Exactly clip / max(norm, clip), as the reference has it; torch's own adds a small number to the norm.
+    The factor is exactly clip / max(norm, clip), as in the reference implementation; torch's own function adds a small
+    number to the norm.
     """
     grads = [p.grad for p in parameters if p.grad is not None]
     values = [(g.coalesce().values() if g.is_sparse else g) for g in grads]
-    norm = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(values)))
+    norm: Tensor = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(values)))
     scale = clip_norm / norm.clamp(min=clip_norm)
     torch._foreach_mul_([g for g in grads if not g.is_sparse], scale)
     for gradient in (g for g in grads if g.is_sparse):
@@ -70,6 +76,7 @@ def clip_gradients(parameters: list[nn.Parameter], clip_norm: float) -> Tensor:
 
 
 def _adamw(parameters: list[nn.Parameter], config: OptimConfig, *, fused: bool) -> torch.optim.AdamW:
+    """AdamW with two parameter groups: with and without weight decay."""
     groups = [
         {"params": [p for p in parameters if p.dim() > 1], "weight_decay": config.weight_decay},
         {"params": [p for p in parameters if p.dim() <= 1], "weight_decay": 0.0},

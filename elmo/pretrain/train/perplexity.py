@@ -1,6 +1,6 @@
-"""Held-out perplexity in the full softmax: both directions, state fresh a sentence or carried through the text.
+"""Held-out perplexity with the full softmax, with the LSTM state reset per sentence or carried through the text.
 
-The numbers to compare models by. What is printed during training as loss is the sampled softmax's and is not.
+Models are compared by these numbers. The training loss is not comparable, because it is that of the sampled softmax.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ DEFINITION = (
 
 @dataclass(frozen=True)
 class Perplexity:
-    """Of one text under one way of keeping state."""
+    """The perplexity of one text; the LSTM state was either reset per sentence or carried."""
 
     forward: float
     backward: float
     mean: float
-    predictions: int  # a direction
+    predictions: int  # per direction
 
     def to_dict(self) -> dict[str, float]:
         return {"forward": self.forward, "backward": self.backward, "mean": self.mean, "predictions": self.predictions}
 
 
 class Evaluator:
-    """Measures a model on the held-out split of prepared text; `rows` (types, W) are the ids of each word type."""
+    """Measures the perplexity of a model on prepared text; `rows` are the ids of each word type (see `input_rows`)."""
 
     def __init__(self, model: BiLM, rows: Tensor, *, precision: torch.dtype = torch.float32) -> None:
         self.model, self.rows, self.dtype = model, rows, precision
@@ -60,39 +60,41 @@ class Evaluator:
         max_words: int | None = None,
         sentences: range | None = None,
     ) -> Perplexity:
-        """Each sentence on its own. `sentences` narrows it to some of the held-out ones (a source's, say).
+        """The perplexity with every sentence read from a zero state.
 
-        With `max_words`, every n-th sentence is taken, so that each source keeps its share.
+        `sentences` selects sentences by number, for example those of one source. With `max_words`, every n-th sentence
+        is measured, so that the shares of the sources stay the same.
         """
         text = data.split(split)
         chosen = range(text.num_sentences) if sentences is None else sentences
         if max_words is not None and text.num_tokens > max_words:
             chosen = chosen[:: math.ceil(text.num_tokens / max_words)]
-        return self._pooled(sentence_batches(data, split, max_tokens=self.batch_tokens, sentences=chosen), carry=False)
+        return self._measure(sentence_batches(data, split, max_tokens=self.batch_tokens, sentences=chosen), carry=False)
 
     def carried(self, data: PreparedData, *, split: str = "heldout", max_words: int | None = None) -> Perplexity:
-        """Running text: as many rows as give each about a thousand words, state carried from batch to batch.
+        """The perplexity of continuous text; the state is carried over from sentence to sentence and batch to batch.
 
-        With `max_words`, so many of the shuffled sentences; without, all in their order, as the reference measures.
+        There are as many rows as give each about a thousand words. With `max_words`, about that many words of shuffled
+        sentences are measured; without it, all text in its order, as in the reference implementation.
         """
         positions = data.split(split).num_positions
-        part = max_words is not None and positions > max_words
-        num_rows = max(1, min(64, (max_words if part and max_words else positions) // 1000))
+        is_part = max_words is not None and positions > max_words
+        num_rows = max(1, min(64, (max_words if is_part and max_words else positions) // 1000))
         num_steps = min(20, max(1, positions // num_rows))
-        stream = ContinuousStream(data, num_rows, num_steps, split=split, shuffle=part, num_epochs=1)
-        return self._pooled(
-            islice(stream, max_words // (num_rows * num_steps) if part and max_words else None), carry=True
-        )
+        stream = ContinuousStream(data, num_rows, num_steps, split=split, shuffle=is_part, num_epochs=1)
+        max_batches = max_words // (num_rows * num_steps) if is_part and max_words else None
+        return self._measure(islice(stream, max_batches), carry=True)
 
-    def _pooled(self, batches: Iterable[LMBatch], carry: bool) -> Perplexity:
+    def _measure(self, batches: Iterable[LMBatch], carry: bool) -> Perplexity:
+        """The perplexity over all predictions of the batches; `carry` keeps the state from batch to batch."""
         totals, predictions = np.zeros(2), 0
         training, state = self.model.training, None
         self.model.eval()
         try:
             with torch.inference_mode():
                 for batch in batches:
-                    losses, after = self._losses(batch, state)
-                    state = after if carry else None
+                    losses, final_state = self._losses(batch, state)
+                    state = final_state if carry else None
                     totals[: len(losses)] += losses
                     predictions += batch.num_predictions[0]
         finally:
@@ -103,30 +105,31 @@ class Evaluator:
         return Perplexity(_exp(forward), _exp(backward), _exp((forward + backward) / 2), predictions)
 
     def _losses(self, batch: LMBatch, state: State | None) -> tuple[np.ndarray, State]:
+        """The sum of the losses of each direction, (R,), and the final state; a state of None is a zero state."""
         directions = [batch.forward, batch.backward][: len(self.model.stacks)]
         state = self.model.zero_state(len(directions[0].inputs)) if state is None else state
-        inputs = torch.from_numpy(np.stack([d.inputs for d in directions])).to(self.device)  # (D, B, T)
+        inputs = torch.from_numpy(np.stack([d.inputs for d in directions])).to(self.device)  # (R, B, T)
         vectors, places = distinct_vectors(self.model, self.rows, inputs, self.dtype)  # (N, P)
         before = State(state.h.to(self.dtype), state.c)
-        # padding is behind each row's text, so what is read there changes nothing that counts
+        # padding is at the end of each row, so it does not influence any prediction that counts
         top, after = run_stacks(self.model.stacks, vectors[places], before, fused=self._fused)  # (D, B, T, P)
         return np.array([self._loss(top[d], direction) for d, direction in enumerate(directions)]), after
 
     def _loss(self, top: Tensor, direction: Direction) -> float:
-        """The sum of a direction's losses."""
+        """The sum of the losses of one direction, from top-layer outputs (B, T, P)."""
         targets = torch.from_numpy(direction.targets).to(self.device).long()  # (B, T)
         if direction.mask is None:
-            hidden, wanted = top.flatten(0, 1), targets.flatten()
+            hidden, words = top.flatten(0, 1), targets.flatten()
         else:
             mask = torch.from_numpy(direction.mask).to(self.device)
-            hidden, wanted = top[mask], targets[mask]
+            hidden, words = top[mask], targets[mask]
         assert self.model.head is not None
         parts = [
-            self.model.head.log_probs(hidden[a : a + 2048].float(), wanted[a : a + 2048]).double().sum()
+            self.model.head.log_probs(hidden[a : a + 2048].float(), words[a : a + 2048]).double().sum()
             for a in range(0, len(hidden), 2048)
         ]
         return -float(torch.stack(parts).sum())
 
 
 def _exp(loss: float) -> float:
-    return math.exp(min(loss, 700.0))  # a diverged model shows a huge number, not an overflow
+    return math.exp(min(loss, 700.0))  # a diverged model gives a huge number instead of an overflow

@@ -1,6 +1,6 @@
-"""The next batches, made by threads while the device works; each with the place in the text that follows it.
+"""Prefetching of batches in background threads while the device trains, each with the stream's position after it.
 
-One thread reads the stream, a second makes each batch ready for its step, so that both halves go on side by side.
+One thread reads the stream and a second one prepares each batch for its step, so that both run in parallel.
 """
 
 from __future__ import annotations
@@ -14,25 +14,28 @@ from typing import Any, Generic, TypeVar
 
 from elmo.pretrain.data.stream import ContinuousStream, LMBatch
 
-Ready = TypeVar("Ready")
+Prepared = TypeVar("Prepared")
 
 
-class Prefetcher(Generic[Ready]):
-    """Batches of a stream in order, a few ahead, made `ready`. The stream is the threads' until this is closed."""
+class Prefetcher(Generic[Prepared]):
+    """The batches of a stream in order, each passed through `prepare`, up to `queue_size` ahead per thread.
 
-    def __init__(self, stream: ContinuousStream, ready: Callable[[LMBatch], Ready], ahead: int = 3) -> None:
-        self._stream, self._ready = stream, ready
-        self._read: queue.Queue[Any] = queue.Queue(ahead)
-        self._made: queue.Queue[Any] = queue.Queue(ahead)
+    Only the background threads may use the stream until the prefetcher is closed.
+    """
+
+    def __init__(self, stream: ContinuousStream, prepare: Callable[[LMBatch], Prepared], queue_size: int = 3) -> None:
+        self._stream, self._prepare = stream, prepare
+        self._batches: queue.Queue[Any] = queue.Queue(queue_size)
+        self._prepared: queue.Queue[Any] = queue.Queue(queue_size)
         self._closed = threading.Event()
-        stages = ((self._next_batch, self._read), (self._make_ready, self._made))
+        stages = ((self._read_batch, self._batches), (self._prepare_batch, self._prepared))
         self._threads = [
             threading.Thread(target=self._run, args=stage, daemon=True, name="elmo-batches") for stage in stages
         ]
 
-    def __enter__(self) -> Prefetcher[Ready]:
-        # the trainer needs the interpreter for a moment between long waits, and at once
-        self._interval = sys.getswitchinterval()
+    def __enter__(self) -> Prefetcher[Prepared]:
+        # the training thread needs the interpreter only briefly between long waits, but then without delay
+        self._switch_interval = sys.getswitchinterval()
         sys.setswitchinterval(0.0005)
         for thread in self._threads:
             thread.start()
@@ -41,42 +44,44 @@ class Prefetcher(Generic[Ready]):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        sys.setswitchinterval(self._interval)
+        sys.setswitchinterval(self._switch_interval)
         self._closed.set()
         for thread in self._threads:
             thread.join(timeout=10)
 
-    def next(self) -> tuple[Ready, dict[str, Any]]:
-        """A batch, made ready, and the stream's state after it; an error of the stream is raised here."""
-        found = self._made.get()
-        if isinstance(found, BaseException):
-            raise found
-        made: tuple[Ready, dict[str, Any]] = found
-        return made
+    def next(self) -> tuple[Prepared, dict[str, Any]]:
+        """The next prepared batch and the stream's state after it; raises the errors of the background threads."""
+        item = self._prepared.get()
+        if isinstance(item, BaseException):
+            raise item
+        batch_and_state: tuple[Prepared, dict[str, Any]] = item
+        return batch_and_state
 
-    def _next_batch(self) -> tuple[LMBatch, dict[str, Any]]:
+    def _read_batch(self) -> tuple[LMBatch, dict[str, Any]]:
         return next(self._stream), self._stream.state()
 
-    def _make_ready(self) -> tuple[Ready, dict[str, Any]]:
+    def _prepare_batch(self) -> tuple[Prepared, dict[str, Any]]:
         while not self._closed.is_set():
             try:
-                found = self._read.get(timeout=0.2)
+                item = self._batches.get(timeout=0.2)
             except queue.Empty:
                 continue
-            if isinstance(found, BaseException):
-                raise found
-            return self._ready(found[0]), found[1]
+            if isinstance(item, BaseException):
+                raise item
+            batch, stream_state = item
+            return self._prepare(batch), stream_state
         raise queue.Empty
 
-    def _run(self, make: Callable[[], Any], made: queue.Queue[Any]) -> None:
+    def _run(self, produce: Callable[[], Any], output: queue.Queue[Any]) -> None:
+        """Puts the items of one stage into its queue until the prefetcher is closed or an error occurs."""
         while not self._closed.is_set():
             try:
-                item = make()
-            except Exception as error:  # handed on to the one who waits for the batch
+                item = produce()
+            except Exception as error:  # `next` raises it in the training thread
                 item = error
             while not self._closed.is_set():
                 try:
-                    made.put(item, timeout=0.2)
+                    output.put(item, timeout=0.2)
                     break
                 except queue.Full:
                     continue

@@ -1,7 +1,8 @@
-"""One training step: a batch of running text to two losses, a clipped gradient and an update.
+"""The training step: losses of both directions on one batch, gradients, gradient clipping and optimizer update.
 
-Keeps what passes from step to step (LSTM states, optimizer sums) and nothing else: each step's chance (dropout,
-negatives) comes from the seed and the step's number, so a run continues exactly from these and its place in the text.
+`Trainer` holds only what passes from step to step: the weights, the optimizer state and the LSTM states of the rows.
+The random numbers of a step (dropout, negatives) depend on nothing but the seed and the index of the step. A run
+therefore resumes exactly from these states and its position in the text.
 """
 
 from __future__ import annotations
@@ -19,47 +20,47 @@ from elmo.model.lstm import State
 from elmo.model.stacks import run_stacks
 from elmo.pretrain.config import RunConfig
 from elmo.pretrain.data.stream import LMBatch
-from elmo.pretrain.train.distributed import average_gradients, average_value, rank, world_size
-from elmo.pretrain.train.feed import Feed, Feeder, draw_samples, step_seed
+from elmo.pretrain.train.distributed import average_gradients, mean_over_processes, rank, world_size
 from elmo.pretrain.train.objective import adaptive_softmax_loss, full_softmax_loss, sampled_softmax_loss
 from elmo.pretrain.train.optim import clip_gradients, learning_rate, make_optimizer, set_learning_rate
 from elmo.pretrain.train.sampler import Sample
 from elmo.pretrain.train.step_graphs import Graphs
+from elmo.pretrain.train.step_inputs import InputBuilder, StepInputs, draw_samples, step_seed
 from elmo.pretrain.train.type_inputs import type_vectors
 
-SPARSE_FROM = 200_000  # words from which Adagrad touches only the softmax rows that a step used
+MIN_SPARSE_VOCAB = 200_000  # from this vocabulary size on, Adagrad updates only the softmax rows that a step reads
 
 
 @dataclass(frozen=True)
 class StepMetrics:
-    """What one step did. `skipped`: a loss or the gradient was not finite, so nothing was updated."""
+    """The measurements of one step. `skipped`: a loss or the gradient was not finite, and nothing was updated."""
 
-    forward: float  # mean loss in nats; of the sampled softmax where that is trained
-    backward: float  # of a one-directional model: the same
+    forward: float  # mean training loss in nats (of the sampled softmax, if that is the objective)
+    backward: float  # equal to `forward` for a model of one direction
     grad_norm: float  # before clipping
     lr: float
     skipped: bool
 
 
-class Stepper:
-    """The model in training with its optimizer and the states of its rows."""
+class Trainer:
+    """A model in training with its optimizer and the LSTM states of its rows."""
 
     def __init__(self, model: BiLM, rows: Tensor, config: RunConfig) -> None:
         self.model, self.config = model.train(), config
-        self.rows = rows  # (types, W): the row of ids of each word type
+        self.rows = rows  # (number of types, C or 1): the character ids or the word id of each word type
         self.device = next(model.parameters()).device
         self.optimizer = make_optimizer(model, config.optim)
         self.parameters = [p for p in model.parameters() if p.requires_grad]
         self.dtype = torch.bfloat16 if config.train.precision == "bfloat16" else torch.float32
         assert model.head is not None
         sampled = config.objective.softmax == "sampled" and config.optim.name == "adagrad"
-        self.sparse = sampled and model.head.vocab_size >= SPARSE_FROM
+        self.sparse = sampled and model.head.vocab_size >= MIN_SPARSE_VOCAB
         if self.sparse:
-            torch.sparse.check_sparse_tensor_invariants.disable()  # torch warns until someone decides
-        self.state = self.fresh_state()
-        self.lr_factor = 1.0  # of the schedule's rate; see `spike_guard`
-        self._feeder = Feeder(
-            len(rows), len(model.stacks), resets=config.train.reset > 0, even=self.device.type == "cuda"
+            torch.sparse.check_sparse_tensor_invariants.disable()  # an explicit choice silences torch's warning
+        self.state = self.zero_state()
+        self.lr_factor = 1.0  # multiplies the learning rate of the schedule; see `spike_guard`
+        self._input_builder = InputBuilder(
+            len(rows), len(model.stacks), with_resets=config.train.reset > 0, bucketed=self.device.type == "cuda"
         )
         fused = self.device.type == "cuda" and config.optim.name in ("adamw", "muon")  # see `make_optimizer`
         self._pinned = torch.empty(1 + len(model.stacks), pin_memory=True) if fused else None
@@ -70,7 +71,7 @@ class Stepper:
 
     @property
     def num_scored(self) -> int:
-        """Words that a position's softmax scores."""
+        """The number of words that the softmax scores per position."""
         assert self.model.head is not None
         sampled = self.config.objective.softmax == "sampled"
         vocab_size = self.model.head.vocab_size
@@ -84,107 +85,111 @@ class Stepper:
         fixed = isinstance(self.model.head, SoftmaxHead) and not self.sparse and self.config.train.accumulate == 1
         return has_kernels and stays_on_device and fixed
 
-    def fresh_state(self) -> State:
-        """Zero states for this process's rows, (directions, L, B, ·)."""
+    def zero_state(self) -> State:
+        """Zero LSTM states for the rows of this process, (R, L, B, ·)."""
         zero = self.model.zero_state(self.config.train.rows // world_size())
         return State(zero.h.to(self.dtype), zero.c)
 
-    def feeds(self, batch: LMBatch, number: int) -> list[Feed]:
-        """What step `number` is fed of a batch, part by part. By one thread at a time."""
+    def make_inputs(self, batch: LMBatch, step: int) -> list[StepInputs]:
+        """The inputs of step `step`, one element per micro-batch. Only one thread may call this at a time."""
         assert self.model.head is not None
         objective, train = self.config.objective, self.config.train
         samples = []
         if self.num_scored < self.model.head.vocab_size:
             samples = draw_samples(
-                self.model.head.vocab_size, objective.num_samples, train.seed, number, len(self.model.stacks)
+                self.model.head.vocab_size, objective.num_samples, train.seed, step, len(self.model.stacks)
             )
         parts = np.array_split(np.arange(len(batch.forward.inputs)), train.accumulate)
-        made = [self._feeder.feed(batch, slice(int(p[0]), int(p[-1]) + 1), samples) for p in parts]
-        return [feed.pinned() for feed in made] if self.device.type == "cuda" else made
+        inputs = [self._input_builder.build(batch, slice(int(p[0]), int(p[-1]) + 1), samples) for p in parts]
+        return [part.pinned() for part in inputs] if self.device.type == "cuda" else inputs
 
-    def step(self, batch: LMBatch, number: int) -> StepMetrics:
-        """The update of step `number` (0, 1, ...)."""
-        return self.update(self.feeds(batch, number), number)
+    def step(self, batch: LMBatch, step: int) -> StepMetrics:
+        """Makes the update of step `step` (0, 1, ...) on a batch."""
+        return self.update(self.make_inputs(batch, step), step)
 
-    def update(self, feeds: list[Feed], number: int) -> StepMetrics:
-        """The update of step `number`, of a batch that `feeds` made ready."""
+    def update(self, inputs: list[StepInputs], step: int) -> StepMetrics:
+        """Makes the update of step `step` on the micro-batches that `make_inputs` gives."""
         train, optim = self.config.train, self.config.optim
-        rate = self.lr_factor * learning_rate(optim, number, train.max_steps)
+        rate = self.lr_factor * learning_rate(optim, step, train.max_steps)
         set_learning_rate(self.optimizer, rate)
-        seed = step_seed(train.seed, number, "dropout", rank())
+        seed = step_seed(train.seed, step, "dropout", rank())
         if self._graphs is not None:
-            losses, after = self._graphs.run(feeds[0], self.state, seed)
+            losses, final_state = self._graphs.run(inputs[0], self.state, seed)
         else:
-            losses, after = self._plainly(feeds, seed)
-        if number < train.head_only_steps:
+            losses, final_state = self._run_eagerly(inputs, seed)
+        if step < train.head_only_steps:
             for name, parameter in self.model.named_parameters():
                 if not name.startswith("head."):
                     parameter.grad = None
         average_gradients(self.parameters)
         norm = clip_gradients(self.parameters, optim.clip_norm)
-        found = torch.cat([norm.reshape(1), average_value(losses)])  # (1 + D,)
-        values = self._update_unless_bad(found) if self._pinned is not None else found.tolist()
+        norm_and_losses = torch.cat([norm.reshape(1), mean_over_processes(losses)])  # (1 + R,)
+        values = self._update_if_finite(norm_and_losses) if self._pinned is not None else norm_and_losses.tolist()
         skipped = not np.isfinite(values).all()
         if not skipped:
             if self._pinned is None:
                 self.optimizer.step()
-            self.state = after
+            self.state = final_state
         return StepMetrics(values[1], values[-1], values[0], rate, skipped)
 
-    def _update_unless_bad(self, found: Tensor) -> list[float]:
-        """The update with the device itself looking whether `found` is finite, so that it need not wait for an answer.
+    def _update_if_finite(self, norm_and_losses: Tensor) -> list[float]:
+        """Makes the optimizer update, in which the device itself skips the update unless all values are finite.
 
-        While the optimizer's kernels run, the next step is prepared.
+        The host therefore need not wait for the values before it launches the update, and prepares the next step while
+        the optimizer's kernels run. Returns the values.
         """
         assert self._pinned is not None
-        self._pinned.copy_(found, non_blocking=True)
-        arrived = torch.cuda.Event()
-        arrived.record()
-        # how torch's fused optimizers are told to leave everything as it is
-        self.optimizer.found_inf = (~found.isfinite().all()).float()  # type: ignore[attr-defined]
+        self._pinned.copy_(norm_and_losses, non_blocking=True)
+        copied = torch.cuda.Event()
+        copied.record()
+        # torch's fused optimizers change nothing where found_inf is above zero
+        self.optimizer.found_inf = (~norm_and_losses.isfinite().all()).float()  # type: ignore[attr-defined]
         self.optimizer.step()
-        arrived.synchronize()
+        copied.synchronize()
         return [float(value) for value in self._pinned]
 
-    def _plainly(self, feeds: list[Feed], seed: int) -> tuple[Tensor, State]:
-        """Losses, states after them and gradients, part by part."""
+    def _run_eagerly(self, inputs: list[StepInputs], seed: int) -> tuple[Tensor, State]:
+        """Losses (R,) and final states, without a CUDA graph; accumulates the gradients of the micro-batches."""
         self.optimizer.zero_grad(set_to_none=True)
         torch.manual_seed(seed)
         num_rows = self.state.h.shape[2]
         losses = torch.zeros(len(self.model.stacks), device=self.device)
-        after, first = [], 0
-        for feed in feeds:
-            count = feed.places.shape[2]
-            before = State(self.state.h[:, :, first : first + count], self.state.c[:, :, first : first + count])
-            found, state = self.gradients(feed.to(self.device), before, count / num_rows)
-            losses += found * (count / num_rows)
-            after.append(state)
+        final_states, first = [], 0
+        for part in inputs:
+            count = part.type_index.shape[2]
+            initial = State(self.state.h[:, :, first : first + count], self.state.c[:, :, first : first + count])
+            part_losses, final = self.gradients(part.to(self.device), initial, count / num_rows)
+            losses += part_losses * (count / num_rows)
+            final_states.append(final)
             first += count
-        return losses, State(torch.cat([s.h for s in after], dim=2), torch.cat([s.c for s in after], dim=2))
+        return losses, State(*(torch.cat(tensors, dim=2) for tensors in zip(*final_states, strict=True)))
 
-    def gradients(self, feed: Feed, before: State, weight: float = 1.0) -> tuple[Tensor, State]:
-        """Adds the gradients of some rows, which are so much of the batch; their losses (D,) and states after."""
-        found, after = self.losses(feed, before)
+    def gradients(self, inputs: StepInputs, initial: State, weight: float = 1.0) -> tuple[Tensor, State]:
+        """Adds the gradients of some rows to .grad; returns their losses (R,) and final states.
+
+        `weight` is the share of these rows in the batch.
+        """
+        losses, final = self.losses(inputs, initial)
         scale = self.config.train.steps if self.config.optim.times_unroll else 1.0
-        (sum(found) / len(found) * weight * scale).backward()  # type: ignore[union-attr]  # found is never empty
-        return torch.stack([loss.detach() for loss in found]), after
+        (sum(losses) / len(losses) * weight * scale).backward()  # type: ignore[union-attr]  # losses is never empty
+        return torch.stack([loss.detach() for loss in losses]), final
 
-    def losses(self, feed: Feed, before: State) -> tuple[list[Tensor], State]:
-        """Mean loss of each direction over some rows, and their states after it."""
-        vectors = type_vectors(self.model, self.rows, feed.types, self.dtype)  # (N, P)
+    def losses(self, inputs: StepInputs, before: State) -> tuple[list[Tensor], State]:
+        """The mean loss of each direction over some rows, and their final states; `before` are the initial states."""
+        vectors = type_vectors(self.model, self.rows, inputs.types, self.dtype)  # (N, P)
         dropout = self.config.objective.dropout
-        x = nn.functional.embedding(feed.places, vectors)  # (D, T, B, P); its backward is quicker than indexing's
-        fresh = None if feed.fresh is None else feed.fresh.transpose(1, 2)
+        x = nn.functional.embedding(inputs.type_index, vectors)  # (R, T, B, P); its backward is faster than indexing's
+        fresh = None if inputs.resets is None else inputs.resets.transpose(1, 2)  # (R, B, T)
         top, after = run_stacks(
             self.model.stacks, x.transpose(1, 2), before, fresh, dropout, fused=self._fused_stacks
         )  # (D, B, T, P)
-        hidden = nn.functional.dropout(top.transpose(1, 2), dropout, self.model.training).flatten(1, 2)  # (D, T*B, P)
-        samples = feed.samples
-        losses = [self._loss(hidden[d], feed.targets[d], samples[d] if samples else None) for d in range(len(hidden))]
+        hidden = nn.functional.dropout(top.transpose(1, 2), dropout, self.model.training).flatten(1, 2)  # (R, T*B, P)
+        samples = inputs.samples
+        losses = [self._loss(hidden[d], inputs.targets[d], samples[d] if samples else None) for d in range(len(hidden))]
         return losses, State(after.h.detach(), after.c.detach())
 
     def _loss(self, hidden: Tensor, targets: Tensor, sample: Sample | None) -> Tensor:
-        """One direction's mean loss of states (N, P) and the words that follow them (N,)."""
+        """The mean loss of one direction, from top-layer outputs (N, P) and the words to predict (N,)."""
         head = self.model.head
         if isinstance(head, AdaptiveHead):
             return adaptive_softmax_loss(head, hidden.float(), targets)

@@ -1,4 +1,4 @@
-"""What the network reads for each word type of prepared text, and the vectors it makes of a batch's types."""
+"""The ids that the model reads for each word type of prepared text, and the token vectors of word types."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ from elmo.pretrain.data.prepared import PreparedData
 
 
 def input_rows(data: PreparedData, config: BiLMConfig) -> Tensor:
-    """The row of ids (types, W) of each word type: its characters, or its word's number (unknown ones share one)."""
+    """The model's input for each word type, one row per type: character ids (number of types, C) or word ids (.., 1).
+
+    Word types outside the vocabulary share the word id of <UNK>.
+    """
     if config.chars:
         return torch.from_numpy(data.type_chars.astype("int16"))
     ids = torch.arange(data.num_types)
@@ -20,7 +23,7 @@ def input_rows(data: PreparedData, config: BiLMConfig) -> Tensor:
 
 
 def type_vectors(model: BiLM, rows: Tensor, types: Tensor, dtype: torch.dtype) -> Tensor:
-    """The vectors of word types (N,), as numbered in `rows`: (N, P) in `dtype`."""
+    """The token vectors of word types (N,), which index `rows`: (N, P) in `dtype`."""
     mixed = dtype == torch.bfloat16
     conv_dtype = torch.bfloat16 if mixed else next(model.parameters()).dtype
     strongest_windows = find_strongest_windows(model, types.device, conv_dtype)
@@ -30,6 +33,9 @@ def type_vectors(model: BiLM, rows: Tensor, types: Tensor, dtype: torch.dtype) -
 
 
 def distinct_vectors(model: BiLM, rows: Tensor, inputs: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """Each distinct type of `inputs` (...) encoded once, (N, P) in `dtype`, and which of them stands where, (...)."""
+    """The token vectors (N, P) of the distinct types in `inputs`, and the index of each input among them.
+
+    Each distinct type is encoded only once. The index has the shape of `inputs`.
+    """
     distinct, places = torch.unique(inputs, return_inverse=True)
     return type_vectors(model, rows, distinct, dtype), places

@@ -1,4 +1,4 @@
-"""The prepared folder: what is in it, that it depends on text and options alone, and that damage is named."""
+"""Preparing text: the contents of the folder, held-out sentences, reuse, workers, bad text, and damaged folders."""
 
 from __future__ import annotations
 
@@ -21,9 +21,10 @@ from hypothesis import strategies as st
 
 from elmo.errors import ConfigError, DataError, OutputError
 from elmo.pretrain.data.corpus import Reading
+from elmo.pretrain.data.prepare import prepare
+from elmo.pretrain.data.prepare_config import PrepareConfig
 from elmo.pretrain.data.prepared import PreparedData, Split, open_prepared
-from elmo.pretrain.data.shards import PrepareConfig, prepare
-from elmo.pretrain.data.stateless_random import key_of, shuffled
+from elmo.pretrain.data.stateless_random import derive_key, permutation
 from elmo.pretrain.data.type_table import char_rows
 from elmo.text.chars import BEGIN_SENTENCE, END_SENTENCE, boundary_row, encode_token
 
@@ -31,7 +32,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 TRAIN = ROOT / "tests" / "fixtures" / "bilm-tf" / "train"
 
 
-def make(folder: Path, text: str, name: str = "prepared", **options) -> PreparedData:
+def prepare_text(folder: Path, text: str, name: str = "prepared", **options) -> PreparedData:
     path = folder / "text.txt"
     path.write_text(text, encoding="utf-8")
     options = {"heldout": 0.0, "min_count": 1, **options}
@@ -39,12 +40,12 @@ def make(folder: Path, text: str, name: str = "prepared", **options) -> Prepared
 
 
 def sentences_of(data: PreparedData, split: Split) -> list[list[str]]:
-    found = []
+    sentences = []
     for number in range(len(split.shards)):
         tokens, offsets = split.shard(number)
         words = data.type_words(tokens)
-        found += [words[a:b] for a, b in pairwise(offsets)]
-    return found
+        sentences += [words[a:b] for a, b in pairwise(offsets)]
+    return sentences
 
 
 def test_the_reference_corpus_with_its_vocabulary(tmp_path):
@@ -73,7 +74,7 @@ def test_the_reference_corpus_with_its_vocabulary(tmp_path):
 
 def test_special_words_anywhere_in_a_vocabulary(tmp_path):
     (tmp_path / "vocab.txt").write_text("</S>\n<S>\nthe\n<UNK>\n", encoding="utf-8")
-    data = make(tmp_path, "the cat\n", vocab_path=str(tmp_path / "vocab.txt"))
+    data = prepare_text(tmp_path, "the cat\n", vocab_path=str(tmp_path / "vocab.txt"))
     assert (data.eos, data.bos, data.unk, data.vocab_size, data.num_types) == (0, 1, 3, 4, 5)
     assert data.type_chars[1, 1] == BEGIN_SENTENCE + 1
     assert data.type_chars[3].tolist() == encode_token("<UNK>").tolist()
@@ -81,17 +82,17 @@ def test_special_words_anywhere_in_a_vocabulary(tmp_path):
 
 @settings(max_examples=40)
 @given(st.lists(st.lists(st.text(st.characters(exclude_categories=["Z", "C"]), min_size=1), min_size=1), min_size=1))
-def test_any_words_come_back(sentences):
+def test_any_words_can_be_read_back(sentences):
     with tempfile.TemporaryDirectory() as folder:
         text = "".join(" ".join(s) + "\n" for s in sentences)
-        data = make(Path(folder), text, reading=Reading(specials="escape"), max_vocab=6)
+        data = prepare_text(Path(folder), text, reading=Reading(specials="escape"), max_vocab=6)
         escaped = {special: f"&lt;{special[1:-1]}&gt;" for special in ("<S>", "</S>", "<UNK>")}
         expected = [[escaped.get(word, word) for word in line.split()] for line in text.split("\n") if line.split()]
         assert sentences_of(data, data.train) == expected
 
 
 @given(st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=30)), st.integers(3, 60))
-def test_char_rows_are_those_of_the_text_package(words, max_chars):
+def test_char_rows_equal_encode_token(words, max_chars):
     rows = char_rows([word.encode() for word in words], max_chars)
     assert rows.tolist() == [encode_token(word, max_chars).tolist() for word in words]
 
@@ -101,33 +102,33 @@ def test_char_rows_are_those_of_the_text_package(words, max_chars):
 MANY = "".join(f"sentence number {i % 700} .\n" for i in range(1000))  # 300 of them twice
 
 
-def test_heldout_sentences_are_chosen_by_themselves(tmp_path):
-    data = make(tmp_path, MANY, heldout=0.2)
-    held, kept = (set(map(tuple, sentences_of(data, split))) for split in (data.heldout, data.train))
-    assert not held & kept, "equal sentences are on one side"
+def test_the_choice_of_heldout_sentences_depends_on_each_sentence_alone(tmp_path):
+    data = prepare_text(tmp_path, MANY, heldout=0.2)
+    heldout, train = (set(map(tuple, sentences_of(data, split))) for split in (data.heldout, data.train))
+    assert not heldout & train, "equal sentences are in the same split"
     assert 0.1 < data.heldout.num_sentences / 1000 < 0.3
     assert data.heldout.num_sentences + data.train.num_sentences == 1000
-    longer = make(tmp_path, MANY + "".join(f"more {i}\n" for i in range(100)), "longer", heldout=0.2)
-    assert held <= set(map(tuple, sentences_of(longer, longer.heldout))), "more text moves no sentence"
-    other = make(tmp_path, MANY, "seed", heldout=0.2, seed=1)
-    assert held != set(map(tuple, sentences_of(other, other.heldout)))
+    longer = prepare_text(tmp_path, MANY + "".join(f"more {i}\n" for i in range(100)), "longer", heldout=0.2)
+    assert heldout <= set(map(tuple, sentences_of(longer, longer.heldout))), "more text does not move a sentence"
+    other = prepare_text(tmp_path, MANY, "seed", heldout=0.2, seed=1)
+    assert heldout != set(map(tuple, sentences_of(other, other.heldout)))
 
 
 def test_heldout_words_do_not_enter_the_vocabulary(tmp_path):
-    data = make(tmp_path, "".join(f"w{i} the\n" for i in range(500)), heldout=0.1)
-    held = {sentence[0] for sentence in sentences_of(data, data.heldout)}
-    assert held
-    assert not held & set(data.vocab.words)
+    data = prepare_text(tmp_path, "".join(f"w{i} the\n" for i in range(500)), heldout=0.1)
+    heldout_words = {sentence[0] for sentence in sentences_of(data, data.heldout)}
+    assert heldout_words
+    assert not heldout_words & set(data.vocab.words)
     assert data.manifest["unknown_share"]["heldout"] == pytest.approx(0.5)
 
 
-def test_heldout_text_has_a_ceiling_and_a_floor(tmp_path):
-    data = make(tmp_path, "".join(f"w{i}\n" for i in range(500)), heldout=0.5, max_heldout=10)
+def test_heldout_text_has_a_maximum_and_a_minimum(tmp_path):
+    data = prepare_text(tmp_path, "".join(f"w{i}\n" for i in range(500)), heldout=0.5, max_heldout=10)
     assert data.heldout.num_sentences == 10
-    few = make(tmp_path, "".join(f"w{i}\n" for i in range(20)), "few", heldout=1e-9)
+    few = prepare_text(tmp_path, "".join(f"w{i}\n" for i in range(20)), "few", heldout=1e-9)
     assert few.heldout.num_sentences == 1
-    one = make(tmp_path, "the same\n" * 30, "one", heldout=0.999)
-    assert (one.train.num_sentences, one.heldout.num_sentences) == (30, 0), "never all of it"
+    one = prepare_text(tmp_path, "the same\n" * 30, "one", heldout=0.999)
+    assert (one.train.num_sentences, one.heldout.num_sentences) == (30, 0), "never all sentences"
 
 
 def test_heldout_files_and_sources(tmp_path, caplog):
@@ -144,40 +145,40 @@ def test_heldout_files_and_sources(tmp_path, caplog):
         (0, 1),
     ]
     assert data.manifest["repeated_heldout"] == 1
-    assert caplog.records, "a held-out sentence in the training text is warned about"
+    assert caplog.records, "a held-out sentence that is also training text gives a warning"
     with pytest.raises(ConfigError, match="both training and held-out"):
         prepare(PrepareConfig(files=files, heldout_files=files[:1]), tmp_path / "other")
 
 
-# ---- the same again ------------------------------------------------------------------------------------------------
+# ---- reuse ---------------------------------------------------------------------------------------------------------
 
 
 def test_the_same_text_and_options_reuse_the_folder(tmp_path):
-    data = make(tmp_path, MANY, heldout=0.1)
+    data = prepare_text(tmp_path, MANY, heldout=0.1)
     before = (data.folder / "manifest.json").stat().st_mtime_ns
-    again = make(tmp_path, MANY, heldout=0.1)  # written anew: same bytes, other time
-    assert again.fingerprint == data.fingerprint
+    reused = prepare_text(tmp_path, MANY, heldout=0.1)  # the text file is written again: same bytes, other time
+    assert reused.fingerprint == data.fingerprint
     assert (data.folder / "manifest.json").stat().st_mtime_ns == before
-    assert make(tmp_path, MANY, "elsewhere", heldout=0.1).fingerprint == data.fingerprint
+    assert prepare_text(tmp_path, MANY, "elsewhere", heldout=0.1).fingerprint == data.fingerprint
 
 
-def test_other_text_or_options_are_refused_with_the_difference(tmp_path):
-    make(tmp_path, MANY)
+def test_the_error_for_other_text_or_options_lists_the_differences(tmp_path):
+    prepare_text(tmp_path, MANY)
     with pytest.raises(OutputError, match=r"max_chars: 50 then, 60 now\n  min_count: 1 then, 3 now"):
-        make(tmp_path, MANY, max_chars=60, min_count=3)
-    with pytest.raises(OutputError, match=r"text\.txt: not the text that was prepared"):
-        make(tmp_path, MANY.replace("7", "8"))
+        prepare_text(tmp_path, MANY, max_chars=60, min_count=3)
+    with pytest.raises(OutputError, match=r"text\.txt: differs from the text that was prepared"):
+        prepare_text(tmp_path, MANY.replace("7", "8"))
     (tmp_path / "mine").mkdir()
     with pytest.raises(OutputError, match="is not prepared text"):
-        make(tmp_path, MANY, "mine")
+        prepare_text(tmp_path, MANY, "mine")
 
 
 def test_overwrite_replaces_the_folder(tmp_path):
-    make(tmp_path, MANY)
+    prepare_text(tmp_path, MANY)
     (tmp_path / "text.txt").write_text("other text\n", encoding="utf-8")
     config = PrepareConfig(files=(str(tmp_path / "text.txt"),), heldout=0)
     assert prepare(config, tmp_path / "prepared", overwrite=True).train.num_tokens == 2
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["prepared", "text.txt"], "nothing is left beside it"
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["prepared", "text.txt"], "no temporary file remains"
 
 
 def test_workers_do_not_change_the_result(tmp_path):
@@ -196,13 +197,13 @@ def test_workers_do_not_change_the_result(tmp_path):
 # ---- bad text ------------------------------------------------------------------------------------------------------
 
 
-def test_bad_files_are_named_and_nothing_is_left(tmp_path):
+def test_bad_files_are_named_in_the_error_and_no_folder_remains(tmp_path):
     (tmp_path / "good.txt").write_text(MANY, encoding="utf-8")
     bad = {
         "latin.txt": (b"fine\ncaf\xe9 x\n", r"latin\.txt:2: byte 8 \(0xe9\)"),
         "cut.txt.gz": (gzip.compress(MANY.encode())[:-30], r"cut\.txt\.gz: cannot be read past byte"),
-        "empty.txt": (b"", r"empty\.txt holds no sentence"),
-        "blank.txt": (b"\n\n \n", r"blank\.txt holds no sentence"),
+        "empty.txt": (b"", r"empty\.txt contains no sentence"),
+        "blank.txt": (b"\n\n \n", r"blank\.txt contains no sentence"),
         "special.txt": (b"a b\na <UNK>\n", r"special\.txt:2: the word <UNK>"),
     }
     for name, (content, message) in bad.items():
@@ -213,7 +214,7 @@ def test_bad_files_are_named_and_nothing_is_left(tmp_path):
     assert not [path for path in tmp_path.iterdir() if path.is_dir()]
     config = PrepareConfig(files=(str(tmp_path / "*.txt*"),), reading=Reading(errors="skip"), heldout=0)
     data = prepare(config, tmp_path / "out", num_workers=1)
-    assert data.train.num_sentences == 1000, "nothing of a bad file is used"
+    assert data.train.num_sentences == 1000, "no text of a bad file is used"
     skipped = {Path(source["path"]).name for source in data.manifest["sources"] if source["skipped"]}
     assert skipped == set(bad)
 
@@ -234,14 +235,14 @@ def test_replaced_bytes_are_counted(tmp_path):
 
 
 def test_one_token_and_one_very_long_line(tmp_path):
-    assert make(tmp_path, "word\n", heldout=0.01).train.num_positions == 2
-    long = make(tmp_path, "the cat " * 1_500_000, "long")  # 12 MB: more than a job
+    assert prepare_text(tmp_path, "word\n", heldout=0.01).train.num_positions == 2
+    long = prepare_text(tmp_path, "the cat " * 1_500_000, "long")  # 12 MB: more than a job
     assert (long.train.num_sentences, long.train.num_tokens) == (1, 3_000_000)
 
 
-def test_more_types_than_allowed_become_unknown(tmp_path):
+def test_rare_words_beyond_max_types_become_unknown(tmp_path):
     text = "the cat sat\n" * 10 + "".join(f"rare{i} the\n" for i in range(100))
-    data = make(tmp_path, text, max_types=30)
+    data = prepare_text(tmp_path, text, max_types=30)
     assert data.num_types == 6
     assert data.manifest["forgotten_types"] == 100
     assert sentences_of(data, data.train)[-1] == ["<UNK>", "the"]
@@ -261,19 +262,19 @@ def test_standard_input_is_prepared(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("name", ["train-00000.tokens.npy", "train-00000.offsets.npy", "type_chars.npy", "types.bin"])
 @pytest.mark.parametrize("damage", ["truncate", "empty", "delete"])
-def test_a_damaged_folder_is_named(tmp_path, name, damage):
-    path = make(tmp_path, MANY).folder / name
+def test_a_damaged_file_is_named_in_the_error(tmp_path, name, damage):
+    path = prepare_text(tmp_path, MANY).folder / name
     if damage == "delete":
         path.unlink()
     else:
         os.truncate(path, 0 if damage == "empty" else path.stat().st_size - 1)
-    words = {"truncate": "cut short or changed", "empty": "is empty", "delete": "No such file"}[damage]
-    with pytest.raises(DataError, match=f"{name}.*{words}"):
+    message = {"truncate": "cut short or changed", "empty": "is empty", "delete": "No such file"}[damage]
+    with pytest.raises(DataError, match=f"{name}.*{message}"):
         open_prepared(path.parent)
 
 
-def test_flipped_bytes_are_found_when_asked_for(tmp_path):
-    folder = make(tmp_path, MANY).folder
+def test_changed_bytes_are_detected_with_verify(tmp_path):
+    folder = prepare_text(tmp_path, MANY).folder
     content = bytearray((folder / "train-00000.tokens.npy").read_bytes())
     content[-3] ^= 1
     (folder / "train-00000.tokens.npy").write_bytes(content)
@@ -285,8 +286,8 @@ def test_flipped_bytes_are_found_when_asked_for(tmp_path):
         open_prepared(folder)
 
 
-def test_a_manifest_of_another_kind_is_refused(tmp_path):
-    folder = make(tmp_path, MANY).folder
+def test_an_invalid_manifest_is_an_error(tmp_path):
+    folder = prepare_text(tmp_path, MANY).folder
     manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
     for content, message in (
         ("{", "is damaged"),
@@ -302,20 +303,20 @@ def test_a_manifest_of_another_kind_is_refused(tmp_path):
         open_prepared(folder)
 
 
-# ---- lots and the command ------------------------------------------------------------------------------------------
+# ---- random numbers and the command --------------------------------------------------------------------------------
 
 
-def test_shuffling_is_plain_arithmetic():
-    def mixed(value: int) -> int:
+def test_permutation_equals_integer_arithmetic():
+    def mix(value: int) -> int:
         value = (value ^ value >> 30) * 0xBF58476D1CE4E5B9 % 2**64
         value = (value ^ value >> 27) * 0x94D049BB133111EB % 2**64
         return value ^ value >> 31
 
-    key = mixed((mixed((1 + 0x9E3779B97F4A7C15) % 2**64) + 2 + 0x9E3779B97F4A7C15) % 2**64)
-    assert key_of(1, 2) == key
-    assert shuffled(100, key).tolist() == sorted(range(100), key=lambda i: mixed(i ^ key))
-    assert sorted(shuffled(1000, 7)) == list(range(1000))
-    assert key_of(1, 2) != key_of(2, 1) != key_of(1)
+    key = mix((mix((1 + 0x9E3779B97F4A7C15) % 2**64) + 2 + 0x9E3779B97F4A7C15) % 2**64)
+    assert derive_key(1, 2) == key
+    assert permutation(100, key).tolist() == sorted(range(100), key=lambda i: mix(i ^ key))
+    assert sorted(permutation(1000, 7)) == list(range(1000))
+    assert derive_key(1, 2) != derive_key(2, 1) != derive_key(1)
 
 
 def elmo(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
@@ -324,12 +325,12 @@ def elmo(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, encoding="utf-8")
 
 
-def test_the_command_prepares_checks_and_refuses(tmp_path):
+def test_the_command_prepares_and_checks_text(tmp_path):
     (tmp_path / "a.txt").write_text("It's one. It's two.\n" * 50, encoding="utf-8")
     done = elmo("prepare", "a.txt", "--tokenize", "default", "--out", "out", "--heldout", "0", "--json", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    facts = json.loads(done.stdout)
-    assert (facts["sentences"], facts["words"], facts["vocabulary"]) == (100, 400, 8)
+    summary = json.loads(done.stdout)
+    assert (summary["sentences"], summary["words"], summary["vocabulary"]) == (100, 400, 8)
     assert open_prepared(tmp_path / "out").train.num_tokens == 400
     check = elmo("prepare", "a.txt", "--check", cwd=tmp_path)
     assert check.returncode == 0

@@ -1,0 +1,153 @@
+"""Converts text files to the prepared folder (layout: `prepared`), in three passes that each use bounded memory.
+
+1. Here: workers tokenise the text and store each job as ids of its own words (`tokenized_job`). The text is read once.
+2. `splits`: held-out sentences are chosen and words are counted, which determines the vocabulary and the ids of the
+   word types (distinct words).
+3. `shards`: workers turn the word ids of each job into type ids and write the shards.
+
+The result depends on the text and the options alone, not on the number of workers.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+import shutil
+from collections.abc import Sequence
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from elmo.errors import ConfigError, DataError
+from elmo.files import atomic_folder, sha256_file
+from elmo.pretrain.data.corpus import Chunk, Reading, Source, chunk_jobs, find_sources
+from elmo.pretrain.data.parallel import map_in_order
+from elmo.pretrain.data.prepare_config import PrepareConfig
+from elmo.pretrain.data.prepared import FORMAT, MANIFEST, VERSION, PreparedData, open_prepared
+from elmo.pretrain.data.reuse import describe_sources, modified_ns, reuse_prepared
+from elmo.pretrain.data.shards import write_shards
+from elmo.pretrain.data.splits import HELDOUT, TRAIN, split_and_count
+from elmo.pretrain.data.tokenized_job import ChunkStats, StoredJob, save_job, tokenize_job
+from elmo.pretrain.data.vocabulary import read_vocabulary
+from elmo.progress import Progress
+
+log = logging.getLogger(__name__)
+
+
+def prepare(
+    config: PrepareConfig,
+    out: str | Path,
+    *,
+    num_workers: int | None = None,
+    overwrite: bool = False,
+    progress: bool | None = None,
+) -> PreparedData:
+    """Writes the folder `out`, or opens it if it already holds the same text prepared with the same options.
+
+    If it holds other text or other options, an error lists the differences, unless `overwrite` is set.
+    num_workers None: one per core.
+    """
+    out = Path(out)
+    training = find_sources(config.files)
+    heldout = find_sources(config.heldout_files) if config.heldout_files else []
+    if both := {os.path.realpath(s.path) for s in training} & {os.path.realpath(s.path) for s in heldout}:
+        raise ConfigError(f"{min(both)} is both training and held-out text.", "Name each file once.")
+    sources, options = training + heldout, _options(config)
+    source_splits = np.array([TRAIN] * len(training) + [HELDOUT] * len(heldout))
+    if out.exists() and not overwrite:
+        return reuse_prepared(out, sources, source_splits, options)
+    vocab = read_vocabulary(config.vocab_path) if config.vocab_path else None
+    records = describe_sources(sources, source_splits, num_workers)
+    with atomic_folder(out, overwrite=overwrite) as folder:
+        jobs_folder = folder / "jobs"
+        jobs_folder.mkdir()
+        jobs = _tokenize(config, sources, records, jobs_folder, num_workers, progress)
+        manifest = split_and_count(config, vocab, jobs, source_splits, records, folder)
+        manifest |= write_shards(jobs, folder, config.shard_tokens, num_workers)
+        shutil.rmtree(jobs_folder)
+        paths = sorted(path for path in folder.iterdir() if path.is_file())
+        files = {path.name: {"size": path.stat().st_size, "sha256": sha256_file(path)} for path in paths}
+        hashes = [(name, file["sha256"]) for name, file in files.items()]
+        fingerprint = hashlib.sha256(json.dumps(hashes).encode()).hexdigest()
+        header = {"format": FORMAT, "version": VERSION, "fingerprint": fingerprint, "options": options}
+        manifest = header | manifest | {"sources": records, "files": files}
+        text = json.dumps(manifest, indent=1, ensure_ascii=False) + "\n"
+        (folder / MANIFEST).write_text(text, encoding="utf-8")
+    return open_prepared(out)
+
+
+def _options(config: PrepareConfig) -> dict[str, Any]:
+    """Everything besides the text that determines the result."""
+    options = asdict(config)
+    del options["files"], options["heldout_files"], options["vocab_path"]
+    options |= options.pop("reading")
+    options["vocab_sha256"] = sha256_file(config.vocab_path) if config.vocab_path else None
+    return options
+
+
+def _tokenize(
+    config: PrepareConfig,
+    sources: Sequence[Source],
+    records: list[dict[str, Any]],
+    folder: Path,
+    num_workers: int | None,
+    progress: bool | None,
+) -> list[StoredJob]:
+    """Pass 1: stores every tokenised job on disk and adds the counts of each source to its record.
+
+    A source that cannot be read is an error, or is marked as skipped if the reading options say so.
+    """
+    for record in records:
+        record |= dict.fromkeys(("lines", "blank_lines", "replaced_characters", "sentences", "tokens"), 0)
+        record |= {"heldout_sentences": 0, "heldout_tokens": 0, "skipped": None}
+    skip = config.reading.errors == "skip"
+
+    def on_error(index: int, error: DataError) -> None:
+        if not skip:
+            raise error
+        if records[index]["skipped"] is None:
+            log.warning("%s is skipped: %s", sources[index].path, error.message)
+            records[index]["skipped"] = error.message
+
+    jobs: list[StoredJob] = []
+    tokenize = partial(_tokenize_to_disk, reading=config.reading, folder=folder)
+    chunks = enumerate(chunk_jobs(sources, replace=config.reading.errors == "replace", on_error=on_error))
+    total = sum(source.size for source in sources) if all(source.splittable for source in sources) else None
+    with Progress("reading", total, unit="bytes", show=progress) as bar:
+        for number, job_stats in enumerate(map_in_order(tokenize, chunks, num_workers)):
+            for stats in job_stats:
+                if stats.error:
+                    on_error(stats.source, stats.error)
+                record = records[stats.source]
+                record["lines"] += stats.num_lines
+                record["blank_lines"] += stats.num_blank
+                record["replaced_characters"] += stats.num_replaced
+                record["size"] += stats.num_bytes if sources[stats.source].stream else 0
+            spans = tuple((stats.source, stats.num_sentences) for stats in job_stats if stats.num_sentences)
+            jobs.append(StoredJob(_job_path(folder, number), spans))
+            bar.advance(sum(stats.num_bytes for stats in job_stats))
+    nonempty = {source for job in jobs for source, _ in job.spans}
+    for index, source in enumerate(sources):
+        if records[index]["skipped"] is None and index not in nonempty:
+            hint = "Remove it, or choose errors=skip to skip such files."
+            on_error(index, DataError(f"{source.path} contains no sentence.", hint))
+        if records[index]["mtime_ns"] != modified_ns(source):
+            raise DataError(f"{source.path} changed while it was read.", "Prepare again when it is complete.")
+    return jobs
+
+
+def _tokenize_to_disk(numbered_job: tuple[int, list[Chunk]], reading: Reading, folder: Path) -> list[ChunkStats]:
+    """Runs in a worker: tokenises and stores one job, and returns the stats of its chunks."""
+    number, chunks = numbered_job
+    job = tokenize_job(chunks, reading, with_hashes=True)
+    save_job(job, _job_path(folder, number))
+    return job.stats
+
+
+def _job_path(folder: Path, number: int) -> Path:
+    return folder / f"{number:06d}"

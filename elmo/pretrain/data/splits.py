@@ -1,0 +1,149 @@
+"""Second pass of `prepare`: chooses the held-out sentences, counts words, writes vocabulary and word types.
+
+A sentence is held out because its file is held out, or because a hash of the sentence is below a threshold. With the
+hash, equal sentences belong to the same split, and more text does not move a sentence unless it changes the threshold.
+A word type is a distinct word of the corpus.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from elmo.errors import DataError
+from elmo.files import sha256_file
+from elmo.pretrain.data.prepare_config import PrepareConfig
+from elmo.pretrain.data.stateless_random import derive_key, probability_threshold, random_uint64
+from elmo.pretrain.data.tokenized_job import StoredJob, load_hashes, load_job
+from elmo.pretrain.data.type_table import write_types
+from elmo.pretrain.data.vocabulary import WordCounts, choose_words, order_score
+from elmo.text.vocab import BOS, EOS, UNK, Vocabulary
+from elmo.weights.word_list import write_words
+
+log = logging.getLogger(__name__)
+
+TRAIN, HELDOUT, SKIPPED = 0, 1, 2  # the split of a sentence
+SPLIT_NAMES = ("train", "heldout")  # by TRAIN and HELDOUT
+
+
+def split_and_count(
+    config: PrepareConfig,
+    vocab: Vocabulary | None,
+    jobs: Sequence[StoredJob],
+    source_splits: np.ndarray,
+    records: list[dict[str, Any]],
+    folder: Path,
+) -> dict[str, Any]:
+    """Chooses the split of each sentence, counts words and writes vocabulary and types; returns part of the manifest.
+
+    Next to each job it writes the splits of the job's sentences and the word ids of the job's words (see `shards`).
+    The counts of each source are added to its record.
+    """
+    counts = WordCounts(vocab.words if vocab else (BOS, EOS, UNK), max_types=config.max_types)
+    skipped = np.array([record["skipped"] is not None for record in records])
+    heldout_share = 0.0 if HELDOUT in source_splits else config.heldout
+    source_splits = np.where(skipped, SKIPPED, source_splits)
+    key = derive_key(config.seed)
+    threshold = _heldout_threshold(jobs, source_splits, heldout_share, config.max_heldout, key)
+    hashes_of_heldout_files = [hashes[splits == HELDOUT] for hashes, splits in _file_splits(jobs, source_splits)]
+    heldout_hashes = np.unique(np.concatenate(hashes_of_heldout_files or [[]]))
+    repeated = np.zeros(0, dtype=np.uint64)
+    for stored in jobs:
+        job, sources = load_job(stored.path), stored.sentence_sources()
+        splits = source_splits[sources]
+        splits[(splits == TRAIN) & (random_uint64(job.hashes, key) < np.uint64(threshold))] = HELDOUT
+        repeated = np.union1d(repeated, np.intersect1d(job.hashes[splits == TRAIN], heldout_hashes))
+        token_splits = np.repeat(splits, job.lengths)
+        train, heldout = (
+            np.bincount(job.ids[token_splits == split], minlength=len(job.words)) for split in (TRAIN, HELDOUT)
+        )
+        np.save(stored.path.with_suffix(".splits.npy"), splits.astype(np.int8))
+        np.save(stored.path.with_suffix(".word_ids.npy"), counts.add(job.words, train, heldout))
+        for split, prefix in ((TRAIN, ""), (HELDOUT, "heldout_")):
+            chosen = splits == split
+            for name, weights in (("sentences", None), ("tokens", job.lengths[chosen])):
+                per_source = np.bincount(sources[chosen], weights=weights, minlength=len(records))
+                for index in np.flatnonzero(per_source):
+                    records[index][prefix + name] += int(per_source[index])
+    if not any(record["sentences"] for record in records):
+        raise DataError("There is no training text: not one sentence.", "Check the files and the held-out share.")
+    if len(repeated):
+        percent = 100 * len(repeated) / len(heldout_hashes)
+        log.warning("%.1f%% of the distinct held-out sentences also occur in the training text.", percent)
+    return _write_words(config, vocab, counts, folder) | {"repeated_heldout": len(repeated)}
+
+
+def _file_splits(jobs: Sequence[StoredJob], source_splits: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Of each job: the hashes of its sentences, and the splits of the files they are from, both (sentences,)."""
+    for job in jobs:
+        yield load_hashes(job.path), source_splits[job.sentence_sources()]
+
+
+def _heldout_threshold(
+    jobs: Sequence[StoredJob], source_splits: np.ndarray, share: float, max_heldout: int, key: int
+) -> int:
+    """A sentence is held out if its random number is below this threshold.
+
+    It is the threshold for `share`, a lower one so that at most max_heldout sentences are held out, or a higher one
+    so that one sentence is held out if `share` selects none of 20 or more.
+    """
+    if share == 0:
+        return 0
+    threshold = probability_threshold(share)
+    total, smallest = 0, (1 << 64) - 1
+    below: list[np.ndarray] = []
+    for hashes, splits in _file_splits(jobs, source_splits):
+        draws = random_uint64(hashes[splits == TRAIN], key)
+        total += len(draws)
+        smallest = min(smallest, int(draws.min(initial=smallest)))
+        below.append(draws[draws < np.uint64(threshold)])
+    chosen = np.sort(np.concatenate(below)) if below else np.zeros(0, dtype=np.uint64)
+    if len(chosen) > max_heldout:
+        threshold = int(chosen[max_heldout])
+    elif len(chosen) == 0 and total >= 20:
+        threshold = smallest + 1
+    return 0 if len(chosen) == total else threshold  # never hold out all sentences
+
+
+def _write_words(config: PrepareConfig, vocab: Vocabulary | None, counts: WordCounts, folder: Path) -> dict[str, Any]:
+    """Writes the vocabulary, the word types and the map from word ids to type ids; returns part of the manifest."""
+    words, word_ids, train, heldout = counts.table()
+    if vocab is None:
+        vocab = Vocabulary(choose_words(words, train, max_size=config.max_vocab, min_count=config.min_count))
+    index_of = {word: i for i, word in enumerate(words)}
+    vocab_rows = np.array([index_of[word] for word in vocab.words], dtype=np.int64)  # (V,), into words
+    outside_vocab = np.ones(len(words), dtype=bool)
+    outside_vocab[vocab_rows] = False
+    outside_vocab &= train + heldout > 0
+    order = np.concatenate([vocab_rows, np.flatnonzero(outside_vocab)])  # (num_types,), into words
+    type_ids = np.full(counts.num_ids, vocab.unk, dtype=np.int32)  # (word ids,); evicted words are read as <UNK>
+    type_ids[word_ids[order]] = np.arange(len(order))
+    np.save(folder / "jobs" / "type_ids.npy", type_ids)
+    write_words(folder / "vocab.txt", vocab.words)
+    sizes = write_types(folder, [words[i] for i in order], vocab.bos, vocab.eos, config.max_chars)
+    num_tokens = int(train.sum())
+    in_vocab, heldout_in_vocab = (
+        int(split[vocab_rows].sum()) - int(split[vocab_rows[vocab.unk]]) for split in (train, heldout)
+    )
+    return {
+        "num_types": len(order),
+        "vocab": {
+            "size": len(vocab),
+            "bos": vocab.bos,
+            "eos": vocab.eos,
+            "unk": vocab.unk,
+            "sha256": sha256_file(folder / "vocab.txt"),
+            "built": config.vocab_path is None,
+            "order_score": order_score(vocab, train[vocab_rows]),
+        },
+        "unknown_share": {
+            "train": 1 - in_vocab / max(num_tokens, 1),
+            "heldout": 1 - heldout_in_vocab / max(int(heldout.sum()), 1) if heldout.any() else 0.0,
+        },
+        "cut_share": float(train[order][sizes > config.max_chars - 2].sum() / max(num_tokens, 1)),
+        "forgotten_types": counts.num_evicted,
+    }
