@@ -178,7 +178,7 @@ def _prepare_or_open(config: RunConfig, out: Path, num_workers: int | None, say:
                 say(f"warning: {warning}")
         prepare(data_config, out / "data", num_workers=num_workers)
     distributed.barrier()
-    data = open_prepared(out / "data")
+    data = open_prepared(out / "data", verify=stdin_was_read and distributed.rank() == 0)
     if data.train.num_positions < config.train.rows:
         raise DataError(
             f"The text has {data.train.num_positions:,} positions for {config.train.rows} rows.",

@@ -79,7 +79,7 @@ def reuse_prepared(
             "\n  ".join([*differences[:20], "Choose another folder, or pass --overwrite to replace it."]),
         )
     log.info("%s is up to date.", out)
-    return open_prepared(out)
+    return open_prepared(out, verify=True)
 
 
 def _is_same_text(source: Source, record: dict[str, Any]) -> bool:
