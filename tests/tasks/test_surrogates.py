@@ -7,11 +7,11 @@ import logging
 from pathlib import Path
 
 import pytest
+import small_runs
 
 from elmo.tasks.config import make_config
 from elmo.tasks.task import load_task
 from elmo.tasks.train import train
-from tests.tasks import small_runs
 
 WORDS = {"snli": "bench", "squad": "Basel", "coref": "dog"}  # a word that occurs in the examples
 
