@@ -161,7 +161,7 @@ class PartFile:
         return header
 
     def _damaged(self, reason: str) -> OutputError:
-        return OutputError(f"{self.path} is damaged: {reason}.", "Delete it and run again with --resume.")
+        return OutputError(f"{self.path} is damaged: {reason}.", "Delete it and run elmo embed again with --resume.")
 
 
 class PartFiles:
