@@ -194,4 +194,5 @@ def _describe(value: Any) -> str:
 
 def _join(path: str, key: str) -> str:
     key = key if len(key) <= 80 else f"{key[:80]}..."
+    key = key.encode("utf-8", "backslashreplace").decode()  # a lone surrogate cannot be printed
     return f"{path}.{key}" if path else key
