@@ -67,6 +67,7 @@ def main(words: "list[str]") -> None:
     if verb == "lint":
         check([PYTHON, "-m", "ruff", "check", "."])
         check([PYTHON, "-m", "mypy"])
+        check_scripts()
     elif verb == "wheel":
         try_wheel()
     elif verb == "browser":
@@ -195,6 +196,17 @@ def install(python: Path, what: "list[str]", lock: "int | None" = None) -> None:
         if pins:
             tell("the tested versions in constraints.txt cannot be installed here; trying the newest ones.")
     stop("the installation failed; see the messages above.")
+
+
+def check_scripts() -> None:
+    """Runs mypy over the tests, benchmarks, runs and examples, folder by folder, because their file names repeat."""
+    for top in ("tests", "benchmarks", "runs", "examples"):
+        for folder in sorted({path.parent for path in (ROOT / top).rglob("*.py")}):
+            helpers = [ROOT / "tests", ROOT / "tests" / "tasks", ROOT / "tests" / "report", folder]
+            os.environ["MYPYPATH"] = os.pathsep.join(str(path) for path in dict.fromkeys(helpers))
+            files = sorted(folder.glob("*.py"))
+            check([PYTHON, "-m", "mypy", "--no-error-summary", "--config-file", "tests/mypy.ini", *files])
+    os.environ.pop("MYPYPATH")
 
 
 def try_wheel() -> None:

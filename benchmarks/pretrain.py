@@ -104,7 +104,7 @@ def plain_stepper(config: RunConfig, table: Tensor, vocab_size: int, num_samples
         optimizer.step()
         losses[0].item()
 
-    step.optimizer = optimizer  # its state counts as memory
+    step.optimizer = optimizer  # type: ignore[attr-defined]  # its state counts as memory
     return model, step
 
 
@@ -196,7 +196,7 @@ def measure(
     def ours(batch: LMBatch, number: int) -> None:
         trainer.update(inputs[number % len(inputs)], number)
 
-    systems = {"elmo": (ours, model, trainer.optimizer), "plain": (plain, plain_model, plain.optimizer)}
+    systems = {"elmo": (ours, model, trainer.optimizer), "plain": (plain, plain_model, plain.optimizer)}  # type: ignore[attr-defined]
     distinct = statistics.mean(
         len(np.unique(np.stack([b.forward.inputs, b.backward.inputs]))) / (rows * steps) for b in batches
     )

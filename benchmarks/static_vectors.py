@@ -4,7 +4,7 @@
     python benchmarks/static_vectors.py 'text/*.txt.xz' --out static.vec --dim 256 --epochs 2
 
 The package's own sentence splitter and tokenizer write the text to a temporary file with one sentence per line, as in
-`elmo pretrain --tokenize default`; held-out files (*.heldout.*) are skipped. The result has word2vec's text format (a
+`elmo pretrain --tokenizer default`; held-out files (*.heldout.*) are skipped. The result has word2vec's text format (a
 line of counts, then one word and its vector per line), which `elmo probe --vectors` reads. With one worker and a fixed
 seed the vectors are reproducible. Prints the settings and times as one JSON line and writes the same to FILE.json next
 to the vectors.

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from elmo.model.bilm import BiLM as BiLM
     from elmo.model.config import BiLMConfig as BiLMConfig
     from elmo.model.mix import ScalarMix as ScalarMix
+    from elmo.pretrain.bilm_training import finetune_bilm as finetune_bilm
+    from elmo.pretrain.bilm_training import train_bilm as train_bilm
+    from elmo.text.sentences import split_sentences as split_sentences
 
 _HOMES = {  # public name -> the module that defines it
     "BiLM": "elmo.model.bilm",
@@ -27,7 +30,10 @@ _HOMES = {  # public name -> the module that defines it
     "ElmoError": "elmo.errors",
     "Embedder": "elmo.embed.embedder",
     "ScalarMix": "elmo.model.mix",
+    "finetune_bilm": "elmo.pretrain.bilm_training",
     "load": "elmo.embed.load",
+    "split_sentences": "elmo.text.sentences",
+    "train_bilm": "elmo.pretrain.bilm_training",
 }
 __all__ = sorted(_HOMES)
 

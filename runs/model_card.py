@@ -7,7 +7,7 @@ RUN is the folder that `elmo pretrain` wrote: config.toml, report.json, metrics.
 folder has the checksums. The records folder holds JSON (or JSON lines) that our commands print; a record is recognised
 by its contents, and except for lm1b its file name is free:
 
-    elmo perplexity MODEL heldout/*.xz --tokenize default --json > heldout.json    perplexity by source
+    elmo perplexity MODEL heldout/*.xz --tokenizer default --json > heldout.json    perplexity by source
     elmo perplexity MODEL lm1b.txt --json                        > lm1b.json       another domain; the name says so
     elmo probe ... --json                                        > pos.json        also of other vectors, to compare
     elmo demo --model MODEL --json                               > demo.json       similarity of words in context

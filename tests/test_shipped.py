@@ -53,6 +53,13 @@ def test_a_sentence_is_more_likely_than_its_words_reversed(embedder):
     assert len(lm.substitutes(SENTENCE.split(), 1, k=5)[0]) == 5
 
 
+def test_a_function_word_is_not_the_best_substitute_of_a_noun(embedder):
+    tokens = ["The", "bank", "raised", "its", "interest", "rates", "."]
+    (substitutes,) = LanguageModel(embedder).substitutes(tokens, 1, k=5)
+    assert substitutes[0].word == "company"
+    assert not {"and", '"', ",", "of"} & {s.word for s in substitutes}
+
+
 def test_the_model_card_is_complete():
     card = (shipped_model() / "README.md").read_text(encoding="utf-8")
     for title in ("Text", "What was filtered", "Training", "Held-out perplexity", "Probes", "Biases and limits"):

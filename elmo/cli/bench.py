@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from elmo.cli.command_line import command_line
+from elmo.cli.options import Tokenizer
 from elmo.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ def run(
         Path | None,
         typer.Option(help="Text to embed, one sentence per line. Default: prose from Python's standard library."),
     ] = None,
-    tokenizer: Annotated[str, typer.Option(help="Tokenizer of --text: default, whitespace, ...")] = "default",
+    tokenizer: Tokenizer = None,
     dtype: Annotated[
         str, typer.Option(help="Number types to measure, separated by commas: float32, bfloat16, int8.")
     ] = "float32,bfloat16,int8",
@@ -85,7 +86,7 @@ def run(
         sizes=_words(size) or (["small", "original"] if full else ["small"]),
         model=model,
         text=text,
-        tokenizer=tokenizer,
+        tokenizer=_text_tokenizer(tokenizer, model if text is not None else ""),
         dtypes=_words(dtype),
         paths=_words(path),
         feeds=_words(feed),
@@ -131,6 +132,17 @@ def _draw_growth(growth_curves: dict[str, Growth], label: str, folder: Path) -> 
         )
         with atomic_file(folder / f"growth_{name}.svg") as partial:
             partial.write_text(svg, encoding="utf-8")
+
+
+def _text_tokenizer(tokenizer: str | None, model: str) -> str:
+    """The tokenizer of --text: the given one, or else that of the model."""
+    from elmo.text.tokenizer_function import choose_tokenizer
+    from elmo.weights.lookup import find_model
+
+    own = find_model(model, lazy_head=True).tokenizer if model else None
+    chosen = choose_tokenizer(own, tokenizer) or "default"
+    assert isinstance(chosen, str)
+    return chosen
 
 
 def _words(text: str) -> list[str]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from elmo.cli.options import print_status
+from elmo.cli.options import Tokenizer, print_status
 from elmo.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -28,16 +28,12 @@ def run(
         typer.Option("--model", "-m", help="Model: a name, folder, zip or file. Default: the shipped model."),
     ] = None,
     weights: Annotated[str | None, typer.Option(help="Weights file, if --model is an options file.")] = None,
-    tokenizer: Annotated[
-        str,
-        typer.Option(
-            help="Tokenizer: default, spacy:LANG, moses:LANG, or whitespace if the text is already tokenised."
-        ),
-    ] = "default",
+    tokenizer: Tokenizer = None,
     layers: Annotated[
         str | None,
         typer.Option(
-            help="Layers to write: all, top, average, a layer number from 0, or mixing weights w0,w1,w2. Default: all."
+            help="Layers to write: all, top, average, a layer number from 0, or mixing weights w0,w1,w2. Default: all, "
+            "or average with --pool."
         ),
     ] = None,
     pool: Annotated[
@@ -109,7 +105,8 @@ def run(
     if errors not in ("strict", "replace"):
         raise ConfigError(f"--errors is {errors!r}; expected strict or replace.")
     options = DumpOptions(
-        layers=_single_value("--layers, --all, --top, --average", layers, *old_layers) or "all",
+        layers=_single_value("--layers, --all, --top, --average", layers, *old_layers)
+        or ("all" if pool is None else "average"),
         dtype=dtype,
         pool=pool,
         format=format_name,

@@ -10,15 +10,16 @@ import typer
 from elmo.cli.options import (
     Assignments,
     Device,
+    ReadingTokenizer,
     Rows,
     Seed,
     StopAfter,
-    Tokenize,
     Workers,
     drop_unset,
     heldout_settings,
     parse_duration,
     print_status,
+    reading_tokenizer_of,
 )
 from elmo.cli.pretrain import report_stop
 from elmo.errors import ConfigError
@@ -31,7 +32,7 @@ def run(
     model: Annotated[str, typer.Argument(help="Name, folder or file of the model to start from.")],
     files: Annotated[list[str], typer.Argument(help="Text of the new domain: files or globs (.gz .bz2 .xz .zst too).")],
     out: Annotated[Path, typer.Option(help="Folder of the run; the same command resumes it.")] = Path("finetuned"),
-    tokenize: Tokenize = None,
+    tokenizer: ReadingTokenizer = None,
     heldout: Annotated[
         str | None,
         typer.Option(help="Held-out text of the new domain: files separated by commas, or a share of the sentences."),
@@ -65,13 +66,15 @@ def run(
 
     if not files:
         raise ConfigError("No text files were given.", f"Example: {EXAMPLE}")
-    flags: dict[str, Any] = {"data": {"files": files, "reading": {"tokenize": tokenize}, **heldout_settings(heldout)}}
+    parts = find_model(model)
+    reading = {"tokenize": reading_tokenizer_of(parts.tokenizer, tokenizer)}
+    flags: dict[str, Any] = {"data": {"files": files, "reading": reading, **heldout_settings(heldout)}}
     flags["train"] = {"epochs": epochs, "max_steps": max_steps, "rows": rows, "seed": seed, "device": device}
     flags["train"]["stop_after"] = None if stop_after is None else parse_duration(stop_after)
     flags["optim"] = {"lr": lr}
     config = make_config(drop_unset(**flags), *map(parse_assignment, set_ or ()))
     result, report = finetune(
-        find_model(model),
+        parts,
         config,
         out,
         max_new_words=new_words,

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from elmo.cli.command_line import command_line
+from elmo.cli.options import Tokenizer
 
 EXAMPLE = "elmo geometry text.txt --model my-model/ --out geometry.json"
 
@@ -15,7 +16,7 @@ EXAMPLE = "elmo geometry text.txt --model my-model/ --out geometry.json"
 def run(
     text: Annotated[Path, typer.Argument(help="Text with one sentence per line; compressed by suffix, - for stdin.")],
     model: Annotated[str, typer.Option(help="Name, folder or file of the model.")] = "default",
-    tokenizer: Annotated[str, typer.Option(help="default, whitespace, spacy:LANG, moses:LANG.")] = "default",
+    tokenizer: Tokenizer = None,
     limit: Annotated[
         int | None, typer.Option(min=1, help="Number of sentences to read from the start; all by default.")
     ] = None,

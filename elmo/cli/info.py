@@ -72,6 +72,7 @@ def model_facts(parts: ModelParts, named_files: list[Path]) -> dict[str, Any]:
         "activation": config.chars.activation if config.chars else None,
         "highways": config.chars.num_highways if config.chars else None,
         "vocabulary": len(parts.vocab) if parts.vocab is not None else None,
+        "tokenizer": parts.tokenizer,
         "mixes": [{"weights": list(weights), "gamma": gamma} for weights, gamma in parts.mixes],
         "not_finite": num_nonfinite,
         "files": _files(parts, named_files),

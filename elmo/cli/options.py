@@ -25,8 +25,20 @@ Assignments = Annotated[
 ]
 Device = Annotated[str | None, typer.Option(help="Device: auto, cpu, cuda.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
-Tokenize = Annotated[
-    str | None, typer.Option(help="Tokenizer for raw text. Default: the text has one tokenised sentence per line.")
+Tokenizer = Annotated[
+    str | None,
+    typer.Option(
+        help="Tokenizer: default, spacy:LANG, moses:LANG, or whitespace if the text is already tokenised. Default: "
+        "that of the model."
+    ),
+]
+ReadingTokenizer = Annotated[
+    str | None,
+    typer.Option(
+        "--tokenizer",
+        help="Tokenizer for raw text with one paragraph per line: default, spacy:LANG, moses:LANG, whitespace; none: "
+        "the text has one tokenised sentence per line. Default: that of the model, or else none.",
+    ),
 ]
 StopAfter = Annotated[str | None, typer.Option(help="Stop after this time and save a checkpoint: 90s, 30m, 2h.")]
 Rows = Annotated[int | None, typer.Option(help="Number of rows of continuous text per update.")]
@@ -65,6 +77,15 @@ def drop_unset(**values: Any) -> dict[str, Any]:
         if value is not None and value != {}:
             settings[key] = value
     return settings
+
+
+def reading_tokenizer_of(own: str | None, given: str | None) -> str | None:
+    """The tokenizer of --tokenizer for text files; a status line says that it is the model's own, if it is."""
+    from elmo.text.tokenizer_function import reading_tokenizer
+
+    if given is None and own is not None:
+        print_status(f"tokenizer {own}, as in the training of the model; for tokenised text pass --tokenizer none")
+    return reading_tokenizer(own, given)
 
 
 def print_status(line: str) -> None:

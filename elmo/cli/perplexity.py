@@ -10,16 +10,16 @@ from typing import Annotated, Any
 import typer
 
 from elmo.cli.command_line import command_line
-from elmo.cli.options import Tokenize, Workers
+from elmo.cli.options import ReadingTokenizer, Workers, reading_tokenizer_of
 from elmo.records import format_record, make_record
 
-EXAMPLE = "elmo perplexity my-model/ news.txt novels.txt --tokenize default"
+EXAMPLE = "elmo perplexity my-model/ news.txt novels.txt --tokenizer default"
 
 
 def run(
     model: Annotated[str, typer.Argument(help="Name, folder or file of a model that has a softmax.")],
     files: Annotated[list[str], typer.Argument(help="Text files or globs (.gz .bz2 .xz .zst too); - is stdin.")],
-    tokenize: Tokenize = None,
+    tokenizer: ReadingTokenizer = None,
     carried: Annotated[
         bool,
         typer.Option(
@@ -37,18 +37,19 @@ def run(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Measure perplexity with the full softmax and print the definition with the numbers."""
-    import elmo
     from elmo.embed.lm import LanguageModel
+    from elmo.embed.load import make_embedder, model_parts
     from elmo.pretrain.data.corpus import Reading, read_sentences
     from elmo.pretrain.file_perplexity import file_perplexity
 
-    reading = Reading(tokenize=tokenize, errors=errors)
-    lm = LanguageModel(elmo.load(model, device=device))
+    parts = model_parts(model, lazy_head=True)
+    reading = Reading(tokenize=reading_tokenizer_of(parts.tokenizer, tokenizer), errors=errors)
+    lm = LanguageModel(make_embedder(parts, name=model, device=device))
     report = file_perplexity(lm.embedder.model, lm.vocab.words, files, reading, carried=carried, num_workers=workers)
     if scores is not None:
         _write_scores(lm, read_sentences(files, reading), scores)
     if as_json:
-        command = command_line("perplexity", model, *files, tokenize=tokenize, no_carried=not carried, json=True)
+        command = command_line("perplexity", model, *files, tokenizer=tokenizer, no_carried=not carried, json=True)
         print(format_record(make_record("perplexity", {"files": files, **report}, command=command)))
         return
     rows = {**report.get("by_source", {}), "all" if "by_source" in report else "text": report}

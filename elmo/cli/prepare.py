@@ -14,7 +14,7 @@ from elmo.errors import ConfigError
 if TYPE_CHECKING:
     from elmo.pretrain.data.prepared import PreparedData
 
-EXAMPLE = "elmo prepare 'corpus/*.txt.gz' --tokenize default --out prepared/"
+EXAMPLE = "elmo prepare 'corpus/*.txt.gz' --tokenizer default --out prepared/"
 
 
 def run(
@@ -28,7 +28,7 @@ def run(
     ] = None,
     max_vocab: Annotated[int, typer.Option(help="Maximum number of lines of a counted vocabulary.")] = 100_000,
     min_count: Annotated[int, typer.Option(help="Minimum count of a word in a counted vocabulary.")] = 2,
-    tokenize: Annotated[
+    tokenizer: Annotated[
         str | None,
         typer.Option(
             help="Tokenizer for raw text with one paragraph per line: default, spacy:LANG, moses:LANG, whitespace."
@@ -54,7 +54,7 @@ def run(
 ) -> None:
     """Prepare text for pretraining: tokenise it, count words, hold sentences out and write memory-mapped shards.
 
-    The text has one tokenised sentence per line, unless --tokenize names a tokenizer for raw text. A second run with
+    The text has one tokenised sentence per line, unless --tokenizer names a tokenizer for raw text. A second run with
     the same text and options finds the finished folder and does nothing.
     """
     from elmo.pretrain.data.corpus import Reading
@@ -63,7 +63,7 @@ def run(
     from elmo.pretrain.data.prepare_config import PrepareConfig
     from elmo.pretrain.data.vocabulary import read_vocabulary
 
-    reading = Reading(tokenize=tokenize, specials=specials, errors=errors)
+    reading = Reading(tokenize=None if tokenizer == "none" else tokenizer, specials=specials, errors=errors)
     shared: dict[str, Any] = {"max_vocab": max_vocab, "min_count": min_count, "max_chars": max_chars}
     if check:
         vocabulary = read_vocabulary(vocab) if vocab else None

@@ -12,10 +12,10 @@ from elmo.cli.options import (
     Assignments,
     ConfigFile,
     Device,
+    ReadingTokenizer,
     Rows,
     Seed,
     StopAfter,
-    Tokenize,
     Workers,
     drop_unset,
     heldout_settings,
@@ -23,9 +23,9 @@ from elmo.cli.options import (
     print_status,
 )
 from elmo.errors import ConfigError
-from elmo.settings import parse_assignment, read_toml
+from elmo.settings import OFF, parse_assignment, read_toml
 
-EXAMPLE = "elmo pretrain 'corpus/*.txt' --out run/ --preset small --tokenize default"
+EXAMPLE = "elmo pretrain 'corpus/*.txt' --out run/ --preset small --tokenizer default"
 
 
 def run(
@@ -38,7 +38,7 @@ def run(
     recipe: Annotated[
         str | None, typer.Option(help="Training settings: modern, or paper (those of the reference code).")
     ] = None,
-    tokenize: Tokenize = None,
+    tokenizer: ReadingTokenizer = None,
     heldout: Annotated[
         str | None,
         typer.Option(help="Validation text: a share of the sentences between 0 and 1, or files separated by commas."),
@@ -75,7 +75,7 @@ def run(
     flags["data"] = {
         "files": files or None,
         "vocab_path": vocab,
-        "reading": {"tokenize": tokenize},
+        "reading": {"tokenize": OFF if tokenizer == "none" else tokenizer},
         **heldout_settings(heldout),
     }
     flags["train"] = {"max_steps": max_steps, "max_tokens": max_tokens, "seed": seed, "rows": rows, "device": device}

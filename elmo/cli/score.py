@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from elmo.cli.options import Tokenizer
 from elmo.errors import ConfigError
 
 EXAMPLE = 'elmo score "The cat sat on the mat ." --model my-model/ --substitutes 5'
@@ -20,10 +21,10 @@ def run(
         Path | None, typer.Option(help="Read sentences from this file instead, one sentence per line.")
     ] = None,
     model: Annotated[str, typer.Option(help="Name, folder or file of a model that has a softmax.")] = "default",
-    tokenizer: Annotated[str, typer.Option(help="Tokenizer: default, whitespace, spacy:LANG, moses:LANG.")] = "default",
+    tokenizer: Tokenizer = None,
     tokens: Annotated[bool, typer.Option("--tokens", help="Print the log-probabilities of every word.")] = False,
     substitutes: Annotated[
-        int, typer.Option(min=0, help="Number of most likely words to print for each position.")
+        int, typer.Option(min=0, help="Number of words to print that fit best at each position, best first.")
     ] = 0,
     state: Annotated[str, typer.Option(help="LSTM state at the start of a sentence: reset, warm or carry.")] = "reset",
     device: Annotated[str, typer.Option(help="Device: auto, cpu, cuda, mps.")] = "auto",

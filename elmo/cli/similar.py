@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from elmo.cli.command_line import command_line
+from elmo.cli.options import Tokenizer
 from elmo.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ def run(
         str | None, typer.Option(help="Static vectors whose neighbours are shown too, in word2vec's text format.")
     ] = None,
     model: Annotated[str, typer.Option(help="Name, folder or file of the model.")] = "default",
-    tokenizer: Annotated[str, typer.Option(help="default, whitespace, spacy:LANG, moses:LANG.")] = "default",
+    tokenizer: Tokenizer = None,
     layers: Annotated[str, typer.Option(help="top, average, a number, or weights.")] = "top",
     k: Annotated[int, typer.Option("-k", min=1, help="Number of neighbours to show.")] = 10,
     same_word: Annotated[bool, typer.Option("--same-word", help="Only other occurrences of the same word.")] = False,
@@ -72,7 +73,13 @@ def run(
             beside=beside, paragraphs=paragraphs, vectors=Path(vectors).name if vectors else None, model=model,
             tokenizer=tokenizer, layers=layers, k=k, state=state, same_word=same_word, json=True,
         )  # fmt: skip
-        settings = {"layers": layers, "k": k, "tokenizer": tokenizer, "state": state, "same_word": same_word}
+        settings = {
+            "layers": layers,
+            "k": k,
+            "tokenizer": embedder.tokenizer_name,
+            "state": state,
+            "same_word": same_word,
+        }
         values = {
             "settings": {**settings, "paragraphs": paragraphs},
             **_record_values(embedder, queries, result, corpus),

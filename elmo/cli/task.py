@@ -18,6 +18,7 @@ from elmo.cli.options import (
     Device,
     Seed,
     TaskName,
+    Tokenizer,
     TrainFile,
     drop_unset,
     optional_str,
@@ -128,9 +129,7 @@ def predict(
     examples: Annotated[
         Path | None, typer.Option(help="Tokenised examples in the format of the task; their labels are not used.")
     ] = None,
-    tokenizer: Annotated[
-        str, typer.Option(help="Tokenizer of raw text: default, whitespace, spacy:LANG, moses:LANG.")
-    ] = "default",
+    tokenizer: Tokenizer = None,
     elmo: MovedModel = None,
     device: Device = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per example, one per line.")] = False,
@@ -140,6 +139,7 @@ def predict(
     from elmo.tasks.raw_text import read_raw
     from elmo.tasks.run import open_run
     from elmo.text.lines import read_lines
+    from elmo.text.tokenizer_function import choose_tokenizer
 
     if (texts is not None) + (file is not None) + (examples is not None) != 1:
         raise ConfigError("Expected exactly one source of text.", "Give one of: text, --file FILE, --examples FILE.")
@@ -149,7 +149,9 @@ def predict(
         inputs = task.read(examples)
     else:
         lines = [texts or []] if file is None else [line.split("\t") for line in read_lines(file) if line.strip()]
-        inputs = read_raw(task, lines, tokenizer)
+        own = trained_run.embedder.tokenizer_name if trained_run.embedder else "default"
+        chosen = choose_tokenizer(None if own == "default" else own, tokenizer)
+        inputs = read_raw(task, lines, str(chosen or "default"))
     colors = LabelColors()
     for example, prediction in zip(inputs, predict_run(trained_run, inputs), strict=True):
         if as_json:

@@ -34,7 +34,8 @@ log = logging.getLogger(__name__)
 class Elmo(nn.Module):
     """Character ids to one or more learned mixes of the biLM's layers.
 
-    `options_file` and `weight_file` are paths, or URLs of published models, whose files must be on this machine.
+    `options_file` and `weight_file` are paths, or URLs of published models, whose files must be on this machine. One of
+    them may also be the name or the folder of any model that `elmo.load` takes; the other is None.
     `vocab_to_cache` is a list of words whose token layer is precomputed; a word's position in it is its id in
     `word_inputs`, and position 0 is padding. `module` replaces the biLM: it must have `num_layers` and return
     activations and a mask.

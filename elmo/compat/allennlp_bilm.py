@@ -185,7 +185,7 @@ def add_boundaries(rows: Tensor, mask: Tensor, begin: Tensor, end: Tensor) -> tu
 
 
 def read_parts(options_file: str | Path | None, weight_file: str | Path | None) -> ModelParts:
-    """A stored model without its softmax: from its files, or a published model by the URL of its files.
+    """A stored model without its softmax: from its files, by a name as in `elmo.load`, or by the URL of its files.
 
     Without any file it is the published model "original", as in AllenNLP.
     """
@@ -193,7 +193,7 @@ def read_parts(options_file: str | Path | None, weight_file: str | Path | None) 
     if not files or any("://" in file for file in files):
         parts = find_model(_name_of_url(files) if files else "original")
     elif options_file is None or weight_file is None:
-        parts = read_model(files[0])
+        parts = find_model(files[0])
     else:
         parts = read_model(options_file, weight_file)
     tensors = {name: tensor for name, tensor in parts.tensors.items() if not name.startswith("head.")}

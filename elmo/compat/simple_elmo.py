@@ -25,7 +25,7 @@ from torch import Tensor
 from elmo.embed.embedder import Embedder
 from elmo.embed.layer_choice import choose_layers
 from elmo.embed.lm import LanguageModel
-from elmo.embed.load import load
+from elmo.embed.load import make_embedder, model_parts
 from elmo.errors import ConfigError
 from elmo.text.vocab import Vocabulary
 from elmo.weights.tf_checkpoint import find_prefix
@@ -61,14 +61,15 @@ class ElmoModel:
 
     def load(
         self,
-        directory: str | Path,  # or a zip, or a weights file; any format `elmo.load` reads
+        directory: str | Path,  # or a zip, a weights file, or a model's name: anything that `elmo.load` takes
         max_batch_size: int = 32,
         limit: int = 100,  # size of simple_elmo's word cache; ignored, because the cache here has its own limit
         full: bool = False,  # with the softmax, for substitutes; read from a checkpoint if there is one
     ) -> None:
         """Reads a model; vectors are computed on the fastest available device."""
-        path = _model_path(Path(directory), full)
-        self._embedder = load(path, state="carry", tokenizer="whitespace")
+        path = _model_path(directory, full)
+        parts = model_parts(path, lazy_head=True)
+        self._embedder = make_embedder(parts, name=str(path), state="carry", tokenizer="whitespace")
         chars = self._embedder.model.config.chars
         self.batch_size, self.max_chars = max_batch_size, chars.max_chars if chars else None
         self.vector_size, self.n_layers = self._embedder.dim, self._embedder.num_layers
@@ -166,11 +167,12 @@ class ElmoModel:
         return list(self._embedder.stream(texts, layers=layers, batch_size=self.batch_size))
 
 
-def _model_path(path: Path, full: bool) -> Path:
+def _model_path(directory: str | Path, full: bool) -> str | Path:
     """The file to read in a folder: its newest checkpoint if `full`, otherwise model.hdf5 if it exists."""
+    path = Path(directory)
     if full and path.is_dir() and any(path.glob("*.index")):
         return Path(f"{find_prefix(path)}.index")
-    return path / "model.hdf5" if (path / "model.hdf5").is_file() else path
+    return path / "model.hdf5" if (path / "model.hdf5").is_file() else directory
 
 
 def _without_state(embedder: Embedder) -> Embedder:
@@ -178,7 +180,7 @@ def _without_state(embedder: Embedder) -> Embedder:
     return Embedder(
         embedder.model,
         embedder.indexer,
-        tokenizer_name="whitespace",
+        tokenizer="whitespace",
         device=str(embedder.device),
         dtype=embedder.dtype,
         vocab=embedder.vocab,

@@ -5,21 +5,24 @@
     embedder.layers(["One .", ["Two", "here", "."]])  # a list of (L+1, n, D)
     embedder.encode(["One sentence .", "Another ."])  # (2, D)
 
-A str is one sentence and is tokenised; a list of str inside a list is a sentence that is already tokenised. Results
-have the caller's order. With state "reset" or "warm", the vectors of a sentence depend on that sentence alone.
+A str is one sentence and is tokenised; a list of str inside a list, or a spaCy Doc, is a sentence that is already
+tokenised. Results have the caller's order. With state "reset" or "warm", the vectors of a sentence depend on that
+sentence alone. The file is long and still one thing: the overloads that give each call its type are in the class.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, overload
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from elmo.devices import choose_device
 from elmo.embed.layer_choice import LayerChoice, LayerSpec, choose_layers
-from elmo.embed.pool import check_pooling, normalize
+from elmo.embed.pool import check_pooling, cosine_matrix, cosine_pairs, normalize, pool_documents
 from elmo.embed.run.batches import BatchOptions, to_numpy
 from elmo.embed.run.executor import DTYPES, choose_executor
 from elmo.embed.states import check_policy
@@ -29,9 +32,40 @@ from elmo.model.bilm import BiLM
 from elmo.model.lstm import State
 from elmo.progress import Progress
 from elmo.text.indexer import Indexer
-from elmo.text.inputs import normalize_input
-from elmo.text.tokenize import Token, tokenizer
+from elmo.text.inputs import Missing, OneText, Texts, normalize_input, single_word_warning
+from elmo.text.tokenize import Token
+from elmo.text.tokenizer_function import TokenizerFunction, make_tokenizer, tokenizer_label
 from elmo.text.vocab import Vocabulary
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from elmo.embed.lm import Perplexity, Scores, Substitute
+
+log = logging.getLogger(__name__)
+
+
+class LayersOptions(TypedDict, total=False):
+    """Keyword options of `Embedder.layers`; `Embedder.embed` says what they mean."""
+
+    batch_size: int
+    max_tokens: int
+    show_progress_bar: bool | None
+    missing: Missing
+
+
+class EmbedOptions(LayersOptions, total=False):
+    """Keyword options of `Embedder.embed` apart from `output`."""
+
+    layers: LayerSpec
+
+
+class EncodeOptions(EmbedOptions, total=False):
+    """Keyword options of `Embedder.encode` that do not change the type of its result."""
+
+    pooling: str
+    split: bool
+    normalize_embeddings: bool
 
 
 class Embedder:
@@ -46,7 +80,7 @@ class Embedder:
         model: BiLM,
         indexer: Indexer,
         *,
-        tokenizer_name: str = "default",
+        tokenizer: str | TokenizerFunction = "default",
         state: str = "reset",  # reset, warm, carry
         device: str = "cpu",
         dtype: str = "float32",  # of the computation: float32, bfloat16, float16, float64, int8
@@ -63,8 +97,9 @@ class Embedder:
         self.model = self._executor.model
         self.indexer, self.vocab, self.name, self.trained = indexer, vocab, name, trained
         self.device, self.dtype, self.state = torch.device(device), dtype, check_policy(state)
-        self.tokenizer_name = tokenizer_name
-        self._tokenize = tokenizer(tokenizer_name)
+        self.tokenizer_name = tokenizer_label(tokenizer)
+        self._tokenize = make_tokenizer(tokenizer)
+        self._cache_words = cache_words
 
     def __repr__(self) -> str:
         shape = f"{self.num_layers} layers of {self.dim}, device={str(self.device)!r}, dtype={self.dtype!r}"
@@ -89,22 +124,65 @@ class Embedder:
         """The tokens of a text as it is embedded, with their positions in it."""
         return self._tokenize(text)
 
+    def to(self, device: str | torch.device) -> Embedder:
+        """Moves the embedder to a device (cpu, cuda, cuda:1, mps, auto) and returns it. The word cache starts empty."""
+        name, carried = choose_device(device), self._executor.carried.state
+        self._executor = choose_executor(
+            self.model, self.indexer, device=name, dtype=self.dtype, cache_words=self._cache_words
+        )
+        self.model, self.device = self._executor.model, torch.device(name)
+        if carried is not None:
+            self.reset_state(State(carried.h.to(self.device), carried.c.to(self.device)))
+        return self
+
+    @overload
+    def layers(  # type: ignore[overload-overlap]  # a str is an iterable of str, and one sentence
+        self, texts: OneText, *, output: Literal["numpy"] = ..., **options: Unpack[LayersOptions]
+    ) -> np.ndarray: ...
+    @overload
+    def layers(  # type: ignore[overload-overlap]
+        self, texts: OneText, *, output: Literal["torch"], **options: Unpack[LayersOptions]
+    ) -> Tensor: ...
+    @overload
+    def layers(
+        self, texts: Texts, *, output: Literal["numpy"] = ..., **options: Unpack[LayersOptions]
+    ) -> list[np.ndarray]: ...
+    @overload
+    def layers(self, texts: Texts, *, output: Literal["torch"], **options: Unpack[LayersOptions]) -> list[Tensor]: ...
     def layers(self, texts: Any, **options: Any) -> Any:
         """All layers of every token: (L+1, n, D) for one sentence, a list of these for several."""
         return self.embed(texts, layers="all", **options)
 
+    @overload
+    def embed(  # type: ignore[overload-overlap]
+        self, texts: OneText, *, output: Literal["numpy"] = ..., **options: Unpack[EmbedOptions]
+    ) -> np.ndarray: ...
+    @overload
+    def embed(  # type: ignore[overload-overlap]
+        self, texts: OneText, *, output: Literal["torch"], **options: Unpack[EmbedOptions]
+    ) -> Tensor: ...
+    @overload
+    def embed(
+        self, texts: Texts, *, output: Literal["numpy"] = ..., **options: Unpack[EmbedOptions]
+    ) -> list[np.ndarray]: ...
+    @overload
+    def embed(self, texts: Texts, *, output: Literal["torch"], **options: Unpack[EmbedOptions]) -> list[Tensor]: ...
     def embed(
         self,
-        texts: Any,
+        texts: OneText | Texts,
         *,
         layers: LayerSpec = "average",  # all, top, average, a number, one weight per layer, a ScalarMix
         batch_size: int = 256,  # most sentences per batch
         max_tokens: int = 8192,  # most tokens per batch, padding included
         output: str = "numpy",  # numpy, torch
         show_progress_bar: bool | None = False,
+        missing: Missing = "error",  # None and NaN among the texts: an error, or an empty sentence
     ) -> Any:
         """One vector per token: (n, D) for one sentence, a list of these for several."""
-        inputs = normalize_input(texts, self._tokenize)
+        inputs = normalize_input(texts, self._tokenize, missing=missing)
+        warning = single_word_warning(inputs)
+        if warning is not None:
+            log.warning(warning)
         stream = self.stream(
             inputs.sentences, layers=layers, batch_size=batch_size, max_tokens=max_tokens, output=output
         )
@@ -115,21 +193,63 @@ class Embedder:
                 progress.advance(vectors.shape[-2])
         return results[0] if inputs.single else results
 
+    @overload
     def encode(
         self,
-        sentences: Any,
+        sentences: OneText | Texts,
+        *,
+        convert_to_numpy: Literal[True] = ...,
+        convert_to_tensor: Literal[False] = ...,
+        **options: Unpack[EncodeOptions],
+    ) -> np.ndarray: ...
+    @overload
+    def encode(
+        self,
+        sentences: OneText | Texts,
+        *,
+        convert_to_numpy: bool = ...,
+        convert_to_tensor: Literal[True],
+        **options: Unpack[EncodeOptions],
+    ) -> Tensor: ...
+    @overload
+    def encode(
+        self,
+        sentences: OneText | Texts,
+        *,
+        convert_to_numpy: Literal[False],
+        convert_to_tensor: bool = ...,
+        **options: Unpack[EncodeOptions],
+    ) -> Tensor: ...
+    @overload
+    def encode(
+        self,
+        sentences: OneText | Texts,
+        *,
+        convert_to_numpy: bool = ...,
+        convert_to_tensor: bool = ...,
+        **options: Unpack[EncodeOptions],
+    ) -> np.ndarray | Tensor: ...
+    def encode(
+        self,
+        sentences: OneText | Texts,
         *,
         layers: LayerSpec = "average",
         pooling: str = "mean",  # mean, max
+        split: bool = False,  # each str is a document: it is split into sentences, whose vectors are pooled
         batch_size: int = 256,
         max_tokens: int = 8192,
         show_progress_bar: bool | None = False,
+        missing: Missing = "error",
         convert_to_numpy: bool = True,
         convert_to_tensor: bool = False,
         normalize_embeddings: bool = False,
-    ) -> Any:
-        """One vector per sentence, pooled over its tokens: (D,) for one sentence, (N, D) for several."""
-        inputs = normalize_input(sentences, self._tokenize)
+    ) -> np.ndarray | Tensor:
+        """One vector per sentence, pooled over its tokens: (D,) for one sentence, (N, D) for several.
+
+        A str is one sentence, however long it is. With `split`, it is a document of any number of sentences: the tokens
+        of each sentence are pooled, and then its sentences, so that each sentence counts once.
+        """
+        inputs = normalize_input(sentences, self._tokenize, missing=missing, split=split)
         layer_choice = choose_layers(layers, self.num_layers)
         shape = (len(layer_choice.matrix), self.dim) if layer_choice.stacked else (self.dim,)
         result = np.zeros((len(inputs.sentences), *shape), dtype=self._numpy_dtype())  # (N, D)
@@ -142,6 +262,8 @@ class Embedder:
                 begin, end = end, end + len(vectors)
                 result[begin:end] = vectors
                 progress.advance(num_tokens)
+        if split:
+            result = pool_documents(result, inputs.num_sentences, pooling)
         if normalize_embeddings:
             result = normalize(result)
         if inputs.single:
@@ -149,6 +271,55 @@ class Embedder:
         if convert_to_tensor or not convert_to_numpy:
             return torch.from_numpy(np.ascontiguousarray(result)).to(self.device)
         return result
+
+    def similarity(self, a: OneText | Texts | np.ndarray | Tensor, b: OneText | Texts | np.ndarray | Tensor) -> Tensor:
+        """Cosines between each of `a` and each of `b`, (N, M), as in sentence-transformers.
+
+        Both are vectors that `encode` returned, or texts, which are encoded. A zero vector has cosine 0.
+        """
+        return cosine_matrix(self._encoded(a), self._encoded(b))
+
+    def similarity_pairwise(
+        self, a: OneText | Texts | np.ndarray | Tensor, b: OneText | Texts | np.ndarray | Tensor
+    ) -> Tensor:
+        """The cosine of each of `a` with the item of `b` at the same position, (N,)."""
+        return cosine_pairs(self._encoded(a), self._encoded(b))
+
+    @overload
+    def score(self, texts: OneText) -> Scores: ...  # type: ignore[overload-overlap]
+    @overload
+    def score(self, texts: Texts) -> list[Scores]: ...
+    def score(self, texts: OneText | Texts) -> Scores | list[Scores]:
+        """The log-probabilities of each word, forward and backward, for one sentence or a list of sentences.
+
+        This and the next two methods need a model with a softmax; `elmo.embed.lm` defines their results.
+        """
+        from elmo.embed.lm import LanguageModel  # which imports this module
+
+        inputs = normalize_input(texts, self._tokenize)
+        scores = list(LanguageModel(self).stream(inputs.sentences))
+        return scores[0] if inputs.single else scores
+
+    @overload
+    def substitutes(
+        self, text: OneText | Sequence[str], position: None = None, k: int = 10
+    ) -> list[list[Substitute]]: ...
+    @overload
+    def substitutes(self, text: OneText | Sequence[str], position: int, k: int = 10) -> list[Substitute]: ...
+    def substitutes(
+        self, text: OneText | Sequence[str], position: int | None = None, k: int = 10
+    ) -> list[list[Substitute]] | list[Substitute]:
+        """The k words that fit best at a position of a sentence, best first; without a position, at each position."""
+        from elmo.embed.lm import LanguageModel
+
+        substitutes = LanguageModel(self).substitutes(text, position, k=k)
+        return substitutes if position is None else substitutes[0]
+
+    def perplexity(self, texts: OneText | Texts) -> Perplexity:
+        """The perplexity of all sentences together, forward, backward and mean, with its definition."""
+        from elmo.embed.lm import LanguageModel
+
+        return LanguageModel(self).perplexity(texts)
 
     def stream(
         self,
@@ -214,6 +385,18 @@ class Embedder:
             if not isinstance(value, int) or value < 1:
                 raise ConfigError(f"{name} is {value!r}; expected a whole number of at least 1.")
         return BatchOptions(self.state, batch_size, max_tokens)
+
+    def _encoded(self, texts_or_vectors: Any) -> Tensor:
+        """Vectors as a matrix (N, D); texts are encoded."""
+        if isinstance(texts_or_vectors, Tensor):
+            vectors = texts_or_vectors
+        elif isinstance(texts_or_vectors, np.ndarray) and texts_or_vectors.dtype.kind == "f":
+            vectors = torch.from_numpy(texts_or_vectors)
+        else:
+            vectors = self.encode(texts_or_vectors, convert_to_tensor=True)
+        if vectors.ndim not in (1, 2):
+            raise ConfigError(f"The vectors have shape {tuple(vectors.shape)}; expected (N, D), one row per text.")
+        return vectors if vectors.ndim == 2 else vectors[None]
 
     def _numpy_dtype(self) -> Any:
         return {"float64": np.float64, "float16": np.float16}.get(self.dtype, np.float32)

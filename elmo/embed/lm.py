@@ -7,6 +7,7 @@ backward the words and `<S>`. Words outside the vocabulary count as `<UNK>`.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -61,16 +62,18 @@ class Perplexity:
 
 @dataclass(frozen=True)
 class Substitute:
-    """A word that may replace another one, and its log-probability, summed over both directions."""
+    """A word that may replace another one, with its log-probability in context and the score that ranks it."""
 
     word: str
-    log_prob: float
+    log_prob: float  # summed over both directions
+    score: float  # log_prob - log p(word): with this, a word's own frequency counts once, not twice
 
 
 class LanguageModel:
     """A language model made of an embedder whose model has a softmax."""
 
-    def __init__(self, embedder: Embedder) -> None:
+    def __init__(self, embedder: Embedder, *, word_counts: Sequence[float] | np.ndarray | None = None) -> None:
+        """`word_counts`, one per word of the vocabulary, replace the estimate of `unigram_log_probs`."""
         if embedder.model.head is None:
             raise WeightsError(
                 f"The model {embedder.name!r} has no softmax, so it cannot score or predict words.",
@@ -87,6 +90,24 @@ class LanguageModel:
         self.embedder = embedder
         self.head: Head = embedder.model.head
         self.vocab: Vocabulary = embedder.vocab
+        self._word_counts = word_counts
+
+    @functools.cached_property
+    def unigram_log_probs(self) -> np.ndarray:
+        """log p(word) of each word regardless of context, (V,).
+
+        It comes from `word_counts` plus one where they are given. Otherwise it is estimated by Zipf's law, p(word) ~
+        1 / rank, because a vocabulary is in the order of falling frequency.
+        """
+        if self._word_counts is None:
+            weights = 1.0 / np.arange(1, len(self.vocab) + 1)
+        else:
+            weights = np.asarray(self._word_counts, dtype=np.float64) + 1
+            if weights.shape != (len(self.vocab),) or not (weights >= 1).all():
+                raise ConfigError(
+                    f"word_counts has shape {weights.shape}; expected {len(self.vocab):,} counts, none negative."
+                )
+        return np.asarray(np.log(weights / weights.sum()))
 
     def scores(self, texts: Any) -> list[Scores]:
         """The log-probabilities of each sentence, per token; an empty sentence has none."""
@@ -125,29 +146,37 @@ class LanguageModel:
         )
 
     def substitutes(self, text: Any, position: int | None = None, *, k: int = 10) -> list[list[Substitute]]:
-        """The k most probable words of both directions together at each position (or at one), best first.
+        """The k words that fit best at each position (or at one), best first.
 
-        The symbols <S>, </S> and <UNK> are not words and are excluded.
+        The two directions are independent estimates of p(word | context), and each includes the word's frequency:
+        words are ranked by log p(word | left) + log p(word | right) - log p(word), the posterior of a word given both
+        contexts. Without the last term, function words come first almost everywhere. The symbols <S>, </S> and <UNK>
+        are not words and are excluded.
         """
-        inputs = normalize_input([text] if not isinstance(text, str) else text, self.embedder.tokenize)
+        if not isinstance(k, int) or k < 1:
+            raise ConfigError(f"k is {k!r}; expected a whole number of at least 1.")
+        inputs = normalize_input(text if isinstance(text, str) else [text], self.embedder.tokenize)
         (tokens,) = inputs.sentences
         if position is not None and not 0 <= position < len(tokens):
             raise ConfigError(f"position is {position}; the sentence has words 0 to {len(tokens) - 1}.")
         if not tokens:
             return []
+        log_priors = self.unigram_log_probs
         with torch.inference_mode():
             ((_, forward, backward),) = self._states([tokens])
-            positions = range(len(tokens)) if position is None else [position]
+            positions = torch.arange(len(tokens)) if position is None else torch.tensor([position])  # (N,)
+            offset = torch.from_numpy(-log_priors).to(forward)  # (V,)
             # the forward state before a word predicts it, and so does the backward state after it
-            before = torch.stack([forward[0, p] for p in positions])  # (N, P)
-            after = torch.stack([backward[0, p + 2] for p in positions])  # (N, P)
-            values, ids = self.head.best([before, after], k + 3)
+            parts = [
+                self.head.best([forward[0, part], backward[0, part + 2]], k + 3, offset=offset)  # each (n, k + 3)
+                for part in positions.to(forward.device).split(_STATES_PER_CALL)
+            ]
         symbols = {self.vocab.bos, self.vocab.eos, self.vocab.unk}
         substitutes = []
-        for log_probs, word_ids in zip(values.tolist(), ids.tolist(), strict=True):
-            pairs = zip(log_probs, word_ids, strict=True)
-            words = [Substitute(self.vocab.words[i], log_prob) for log_prob, i in pairs if i not in symbols]
-            substitutes.append(words[:k])
+        for values, ids in parts:
+            for log_probs, word_ids in zip(values.tolist(), ids.tolist(), strict=True):
+                pairs = [(i, value) for i, value in zip(word_ids, log_probs, strict=True) if i not in symbols][:k]
+                substitutes.append([Substitute(self.vocab.words[i], v, v - float(log_priors[i])) for i, v in pairs])
         return substitutes
 
     def _states(self, sentences: Sequence[Sequence[str]]) -> Iterator[tuple[np.ndarray, Tensor, Tensor]]:

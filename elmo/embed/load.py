@@ -8,6 +8,7 @@ from elmo.devices import choose_device
 from elmo.embed.embedder import Embedder
 from elmo.errors import WeightsError
 from elmo.text.indexer import ByteIndexer, Indexer, LexiconIndexer, WordIndexer
+from elmo.text.tokenizer_function import TokenizerFunction, choose_tokenizer
 from elmo.text.vocab import Vocabulary
 from elmo.weights.formats import read_model
 from elmo.weights.lookup import find_model
@@ -20,7 +21,7 @@ def load(
     *,
     device: str = "auto",  # auto, cpu, cuda, cuda:1, mps
     dtype: str = "float32",
-    tokenizer: str = "default",
+    tokenizer: str | TokenizerFunction | None = None,  # None: the model's own, or else default
     state: str = "reset",
     cache_words: int = 100_000,
     allow_nonfinite: bool = False,
@@ -28,19 +29,44 @@ def load(
     """An embedder for a model given by name (`elmo models` lists them), by path, or by options and weights file.
 
     Nothing is downloaded: if a known model is not on this machine, the error says what to download and where to put
-    it. The device `auto` is CUDA, MPS or the CPU, the first one that is available; the choice is logged.
+    it. The device `auto` is CUDA, MPS or the CPU, the first one that is available; the choice is logged. A tokenizer is
+    a name (default, whitespace, spacy:LANG, moses:LANG) or a function from a text to its tokens, such as spaCy's `nlp`.
     """
     parts = model_parts(model, weights, lazy_head=True)  # vectors need no softmax
+    return make_embedder(
+        parts,
+        name=str(model),
+        device=device,
+        dtype=dtype,
+        tokenizer=choose_tokenizer(parts.tokenizer, tokenizer) or "default",
+        state=state,
+        cache_words=cache_words,
+        allow_nonfinite=allow_nonfinite,
+    )
+
+
+def make_embedder(
+    parts: ModelParts,
+    *,
+    name: str,
+    device: str = "auto",
+    dtype: str = "float32",
+    tokenizer: str | TokenizerFunction = "default",
+    state: str = "reset",
+    cache_words: int = 100_000,
+    allow_nonfinite: bool = False,
+) -> Embedder:
+    """An embedder for a model that is read already."""
     return Embedder(
         build(parts, allow_nonfinite=allow_nonfinite),
         make_indexer(parts),
-        tokenizer_name=tokenizer,
+        tokenizer=tokenizer,
         state=state,
         device=choose_device(device),
         dtype=dtype,
         cache_words=cache_words,
         vocab=_vocabulary(parts),
-        name=str(model),
+        name=name,
         trained=parts.about.get("trained", True),
     )
 

@@ -1,10 +1,12 @@
-"""Pooling: one vector per sentence from the vectors of its tokens, without padding and boundaries."""
+"""Pooling: one vector per sentence from the vectors of its tokens, without padding and boundaries; and cosines."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from elmo.errors import ConfigError
 
@@ -30,6 +32,14 @@ def pool(vectors: np.ndarray, pooling: str) -> np.ndarray:
     return POOLINGS[pooling](vectors).astype(vectors.dtype, copy=False)
 
 
+def pool_documents(vectors: np.ndarray, num_sentences: Sequence[int], pooling: str) -> np.ndarray:
+    """One vector per document, (N, D) or (N, K, D), from the vectors of all sentences, (S, D) or (S, K, D)."""
+    ends = np.cumsum([0, *num_sentences])
+    by_document = np.split(vectors, ends[1:-1]) if len(num_sentences) else []
+    pooled = [pool(np.moveaxis(group, 0, -2), pooling) for group in by_document]  # (D,) or (K, D)
+    return np.stack(pooled) if pooled else vectors[:0]
+
+
 def check_pooling(pooling: str) -> None:
     """Raises ConfigError if there is no pooling of that name."""
     if pooling not in POOLINGS:
@@ -40,3 +50,25 @@ def normalize(vectors: np.ndarray) -> np.ndarray:
     """The rows scaled to length one; zero rows stay zero."""
     length = np.linalg.norm(vectors, axis=-1, keepdims=True)
     return vectors / np.where(length == 0, 1, length)
+
+
+def cosine_matrix(a: Tensor, b: Tensor) -> Tensor:
+    """Cosines of all rows of `a` (N, D) with all rows of `b` (M, D), (N, M); a zero row has cosine 0."""
+    rows_a, rows_b = _unit_rows(a, b)
+    return rows_a @ rows_b.t()
+
+
+def cosine_pairs(a: Tensor, b: Tensor) -> Tensor:
+    """The cosine of each row of `a` with the same row of `b`, (N,)."""
+    if len(a) != len(b):
+        raise ConfigError(f"There are {len(a):,} and {len(b):,} vectors; pairs need as many of each.")
+    rows_a, rows_b = _unit_rows(a, b)
+    return (rows_a * rows_b).sum(dim=-1)
+
+
+def _unit_rows(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+    if a.shape[-1] != b.shape[-1]:
+        raise ConfigError(f"The vectors have widths {a.shape[-1]} and {b.shape[-1]}; expected the same width.")
+    dtype = torch.promote_types(torch.promote_types(a.dtype, b.dtype), torch.float32)  # never less precise than that
+    a, b = a.to(dtype), b.to(device=a.device, dtype=dtype)
+    return torch.nn.functional.normalize(a, dim=-1), torch.nn.functional.normalize(b, dim=-1)

@@ -37,22 +37,27 @@ class SoftmaxHead(nn.Module):
         score = (hidden * self.weight[targets]).sum(dim=-1) + self.bias[targets]  # (N,)
         return score - self.log_normalizer(hidden, block)
 
-    def best(self, hidden: list[Tensor], k: int, block: int = VOCAB_BLOCK) -> tuple[Tensor, Tensor]:
+    def best(
+        self, hidden: list[Tensor], k: int, block: int = VOCAB_BLOCK, offset: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
         """The k words with the highest log-probability, summed over the given states: values and ids, each (N, k).
 
-        With one state it is the prediction of one direction; with both, it gives substitutes for a word.
+        With one state it is the prediction of one direction; with both, it gives substitutes for a word. An `offset`
+        (V,) is added to the words' values for the ranking; the values that are returned do not include it.
         """
-        values = hidden[0].new_full((len(hidden[0]), 0), 0.0)
+        ranks = hidden[0].new_full((len(hidden[0]), 0), 0.0)  # by which words are ranked: log-probability plus offset
         ids = torch.empty((len(hidden[0]), 0), dtype=torch.long, device=hidden[0].device)
         normalizer = torch.zeros_like(hidden[0][:, 0])  # (N,)
         for states in hidden:
             normalizer = normalizer + self.log_normalizer(states, block)
         for start in range(0, self.vocab_size, block):
             scores = sum((self._scores(states, start, block) for states in hidden), torch.zeros(()).to(hidden[0]))
+            scores = scores if offset is None else scores + offset[start : start + block]  # (N, block)
             top, index = scores.topk(min(k, scores.shape[-1]), dim=-1)  # (N, <= k)
-            values, ids = torch.cat([values, top], dim=-1), torch.cat([ids, index + start], dim=-1)
-            values, order = values.topk(min(k, values.shape[-1]), dim=-1)
+            ranks, ids = torch.cat([ranks, top], dim=-1), torch.cat([ids, index + start], dim=-1)
+            ranks, order = ranks.topk(min(k, ranks.shape[-1]), dim=-1)
             ids = ids.gather(-1, order)
+        values = ranks if offset is None else ranks - offset[ids]
         return values - normalizer[:, None], ids
 
     def _scores(self, hidden: Tensor, start: int, block: int) -> Tensor:
@@ -74,14 +79,20 @@ class AdaptiveHead(nn.Module):
         output: Tensor = self.softmax(hidden, targets).output
         return output
 
-    def best(self, hidden: list[Tensor], k: int, block: int = VOCAB_BLOCK) -> tuple[Tensor, Tensor]:
-        """The k words with the highest log-probability, summed over the given states: values and ids, each (N, k)."""
+    def best(
+        self, hidden: list[Tensor], k: int, block: int = VOCAB_BLOCK, offset: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """The k words with the highest log-probability, summed over the given states: values and ids, each (N, k).
+
+        An `offset` (V,) is added to the words' values for the ranking; the values that are returned do not include it.
+        """
         rows = max(1, (1 << 26) // self.vocab_size)  # states that are scored against the whole vocabulary at once
         parts = []
         for start in range(0, len(hidden[0]), rows):
             scores = torch.stack([self.softmax.log_prob(states[start : start + rows]) for states in hidden]).sum(dim=0)
-            parts.append(scores.topk(min(k, self.vocab_size), dim=-1))  # (rows, k)
-        return torch.cat([p.values for p in parts]), torch.cat([p.indices for p in parts])
+            ids = (scores if offset is None else scores + offset).topk(min(k, self.vocab_size), dim=-1).indices
+            parts.append((scores.gather(-1, ids), ids))  # each (rows, k)
+        return torch.cat([values for values, _ in parts]), torch.cat([ids for _, ids in parts])
 
 
 Head = SoftmaxHead | AdaptiveHead

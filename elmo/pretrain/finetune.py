@@ -106,7 +106,10 @@ def finetune(
         initial=model,
         num_workers=num_workers,
         strict_resume=strict_resume,
-        about={"finetuned_from": parts.about.get("name") or Path(parts.source).name},
+        about={
+            "finetuned_from": parts.about.get("name") or Path(parts.source).name,
+            **({} if parts.tokenizer is None else {"tokenizer": parts.tokenizer}),
+        },
         say=say,
     )
     report["before"] = before

@@ -1,7 +1,7 @@
 """Normalises the input of the embedder: strings are tokenised, token lists are checked, all become lists of tokens.
 
 The library, the command line and the server all use it. Each item is one sentence: a string, which is tokenised, or a
-list of strings, its tokens. Tokens that look special, such as <S> or <UNK>, are treated as ordinary text.
+list of strings or a spaCy Doc, its tokens. Tokens that look special, such as <S> or <UNK>, are ordinary text.
 """
 
 from __future__ import annotations
@@ -9,15 +9,21 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
 from elmo.errors import ConfigError
+from elmo.text.sentences import split_sentences
 from elmo.text.surrogates import SurrogateReplacer
 from elmo.text.tokenize import Tokenizer
+from elmo.text.tokenizer_function import Doc, doc_tokens, is_doc
 
 _EXPECTED = "a string (one sentence), or a list of strings and token lists (one sentence each)"
+
+OneText: TypeAlias = str | Doc
+Texts: TypeAlias = Iterable[str | Sequence[str] | Doc | None]  # None: see `missing`
+Missing: TypeAlias = Literal["error", "empty"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,38 +32,78 @@ class NormalizedInput:
 
     sentences: list[list[str]]
     offsets: list[list[tuple[int, int]] | None]  # of each token in its raw string; None: the input was tokens
-    single: bool  # the input was one string, not a list
+    single: bool  # the input was one string or Doc, not a list
+    num_sentences: list[int]  # of each item: 1, or any number if documents are split
 
 
 def normalize_input(
-    texts: str | Iterable[str | Sequence[str]], tokenize: Tokenizer, *, errors: Literal["strict", "replace"] = "replace"
+    texts: OneText | Texts,
+    tokenize: Tokenizer,
+    *,
+    errors: Literal["strict", "replace"] = "replace",
+    missing: Missing = "error",  # None and NaN: error, or an empty sentence
+    split: bool = False,  # raw strings are documents, which are split into sentences
 ) -> NormalizedInput:
     """Sentences of tokens from a string or from any list, iterator, numpy array or pandas Series of strings.
 
-    Items that are lists of strings are sentences already tokenised, and may be mixed with raw strings. Anything else is
-    a TypeError that names the item. Lone surrogates, which UTF-8 cannot represent, become U+FFFD with one warning per
-    call, or a DataError with errors="strict".
+    Items that are lists of strings or spaCy Docs are sentences already tokenised, and may be mixed with raw strings.
+    Anything else is a TypeError that names the item. Lone surrogates, which UTF-8 cannot represent, become U+FFFD with
+    one warning per call, or a DataError with errors="strict".
     """
-    if errors not in ("strict", "replace"):
-        raise ConfigError(f"errors={errors!r} is unknown.", "Use 'strict' or 'replace'.")
+    for name, value, known in (("errors", errors, ("strict", "replace")), ("missing", missing, ("error", "empty"))):
+        if value not in known:
+            raise ConfigError(f"{name}={value!r} is unknown.", f"Use {known[0]!r} or {known[1]!r}.")
     surrogates = SurrogateReplacer(strict=errors == "strict")
     sentences: list[list[str]] = []
     offsets: list[list[tuple[int, int]] | None] = []
-    single = isinstance(texts, str)
+    num_sentences: list[int] = []
+    missing_items: list[tuple[int, Any]] = []
+    single = isinstance(texts, str) or is_doc(texts)
     for index, item in enumerate(_items(texts)):
         where = "the text" if single else f"texts[{index}]"
+        if is_missing(item):
+            missing_items.append((index, item))
+            item = ""
+        if split and not isinstance(item, str):
+            raise ConfigError(f"{where} is already tokenised, and split=True splits raw text.", "Pass strings.")
+        num_before = len(sentences)
         if isinstance(item, str):
-            tokens = tokenize(surrogates.replace(str(item), where))
-            sentences.append([token.text for token in tokens])
-            offsets.append([(token.start, token.end) for token in tokens])
+            document = surrogates.replace(str(item), where)
+            for start, end in split_sentences(document) if split else [(0, len(document))]:
+                tokens = tokenize(document[start:end])
+                sentences.append([token.text for token in tokens])
+                offsets.append([(start + token.start, start + token.end) for token in tokens])
         else:
-            words = _checked_tokens(item, index)
+            words = [token.text for token in doc_tokens(item)] if is_doc(item) else _checked_tokens(item, index)
             if not "".join(words).isascii():  # for most sentences, one check instead of one per token
                 words = [surrogates.replace(word, where) for word in words]
             sentences.append(words)
             offsets.append(None)
+        num_sentences.append(len(sentences) - num_before)
+    if missing_items and missing == "error":
+        raise _missing_error(missing_items, len(num_sentences))
     surrogates.warn()
-    return NormalizedInput(sentences=sentences, offsets=offsets, single=single)
+    return NormalizedInput(sentences=sentences, offsets=offsets, single=single, num_sentences=num_sentences)
+
+
+def is_missing(item: object) -> bool:
+    """Whether an item is a missing value: None, NaN, or one of pandas' own."""
+    if isinstance(item, (float, np.floating)):
+        return bool(np.isnan(item))
+    return item is None or type(item).__name__ in ("NAType", "NaTType")
+
+
+def single_word_warning(inputs: NormalizedInput) -> str | None:
+    """A warning if there are several raw strings and each is one word, probably the tokens of one sentence."""
+    is_raw = all(offsets is not None for offsets in inputs.offsets)
+    if len(inputs.sentences) < 2 or not is_raw or any(len(tokens) != 1 for tokens in inputs.sentences):
+        return None
+    first = ", ".join(f'"{tokens[0]}"' for tokens in inputs.sentences[:3])
+    more = ", ..." if len(inputs.sentences) > 3 else ""
+    return (
+        f"each of the {len(inputs.sentences):,} strings is one word and is read as a sentence of its own. For one "
+        f"tokenised sentence, pass a list of token lists: [[{first}{more}]]."
+    )
 
 
 def tokenization_warning(sentences: Sequence[Sequence[str]]) -> str | None:
@@ -85,7 +131,7 @@ _GLUED_STOP = re.compile(r"[^\W\d_]{2}[\"')\]]?[.?!][\"')\]]?\Z")
 
 
 def _items(texts: Any) -> Iterator[Any]:
-    if isinstance(texts, str):
+    if isinstance(texts, str) or is_doc(texts):
         return iter([texts])
     unsupported = isinstance(texts, (bytes, bytearray, memoryview, Mapping, set, frozenset)) or not isinstance(
         texts, Iterable
@@ -115,3 +161,13 @@ def _describe(value: Any) -> str:
     name = type(value).__name__
     shown = f" {value!r}"[:40] if isinstance(value, (int, float, bytes)) else ""
     return f"{'an' if name[0] in 'aeiou' else 'a'} {name}{shown}"
+
+
+def _missing_error(missing_items: list[tuple[int, Any]], num_items: int) -> TypeError:
+    index, item = missing_items[0]
+    positions = ", ".join(str(i) for i, _ in missing_items[:10]) + (", ..." if len(missing_items) > 10 else "")
+    return TypeError(
+        f"texts[{index}] is {_describe(item)}; expected a string or a list of tokens. Missing values (None or NaN): "
+        f'{len(missing_items):,} of {num_items:,} items, at positions {positions}. missing="empty" reads them as empty '
+        "sentences."
+    )

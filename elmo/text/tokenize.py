@@ -176,7 +176,7 @@ def _moses_tokenizer(language: str) -> Tokenizer:
         for part in re.finditer(f"[^{_DROPPED}]+|[{_DROPPED}]", text):
             dropped = re.match(f"[{_DROPPED}]", part[0])
             pieces = [part[0]] if dropped else moses.tokenize(part[0], escape=False)
-            tokens += _align(text, pieces, *part.span())
+            tokens += align(text, pieces, *part.span(), "Moses")
         return tokens
 
     return tokenize
@@ -185,15 +185,15 @@ def _moses_tokenizer(language: str) -> Tokenizer:
 _DROPPED = r"\x00-\x08\x0e-\x1b"  # control characters that Moses deletes; here each one is a token
 
 
-def _align(text: str, pieces: list[str], start: int, end: int) -> list[Token]:
-    """Tokens for the pieces, located in text[start:end]; only whitespace may be between them."""
+def align(text: str, pieces: list[str], start: int, end: int, name: str) -> list[Token]:
+    """Tokens for the pieces of the tokenizer `name`, located in text[start:end]; only whitespace may be between."""
     tokens: list[Token] = []
     for piece in [*pieces, ""]:
         position = text.find(piece, start, end) if piece else end
         if position < 0 or text[start:position].strip():
             raise DataError(
-                f"Moses' tokens do not match the text at character {start}: {text[start : start + 40]!r}.",
-                "Moses changed the text here; use the default tokenizer, or pass the sentence as a list of tokens.",
+                f"The tokens of {name} do not match the text at character {start}: {text[start : start + 40]!r}.",
+                f"{name} changed the text here; use the default tokenizer, or pass the sentence as a list of tokens.",
             )
         if piece:
             tokens.append(Token(piece, position, position + len(piece)))

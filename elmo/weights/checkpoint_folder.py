@@ -120,9 +120,9 @@ def prune_checkpoints(folder: Path, keep: int, newest: int, also: Collection[int
 
     Later ones are damaged and were passed over, or the run went back to before them.
     """
-    found = list_checkpoints(folder)
-    current = [path for path in found if step_of(path) <= newest]
-    for path in set(found) - set(current[-keep:]) - {path for path in current if step_of(path) in also}:
+    checkpoints = list_checkpoints(folder)
+    current = [path for path in checkpoints if step_of(path) <= newest]
+    for path in set(checkpoints) - set(current[-keep:]) - {path for path in current if step_of(path) in also}:
         shutil.rmtree(path, ignore_errors=True)
     sweep_leftovers(folder)
 

@@ -3,6 +3,7 @@
 folder with model.safetensors          elmo: this package's own
 folder, .hdf5 or options.json          hdf5: options + weights, as published
 .zip                                   zip: one of the others, packed (NLPL repository)
+folder with config.toml, checkpoints   run: a pretraining run, whose model is in its folder model
 folder with one folder in it           nested: one of the others, one level down
 folder with encoder.pkl                manylangs: ELMoForManyLangs
 folder with a checkpoint, .index       tensorflow: TensorFlow checkpoint of bilm-tf
@@ -27,6 +28,8 @@ from elmo.weights.model_parts import ModelParts
 from elmo.weights.published import read_published
 from elmo.weights.tf_checkpoint import read_tf_checkpoint
 
+RUN_CONFIG, RUN_CHECKPOINTS, RUN_MODEL = "config.toml", "checkpoints", "model"  # in the folder of a pretraining run
+
 
 def read_model(source: str | Path, weights: str | Path | None = None, *, lazy_head: bool = False) -> ModelParts:
     """A model's parts from a folder, a file, or the pair (options file, weights file).
@@ -37,6 +40,8 @@ def read_model(source: str | Path, weights: str | Path | None = None, *, lazy_he
     if weights is not None:
         return read_published(path, _existing(Path(weights)))
     kind = detect(path)
+    if kind == "run":
+        return _read_run(path, lazy_head=lazy_head)
     return store.read_store(path, lazy_head=lazy_head) if kind == "elmo" else READERS[kind](path)
 
 
@@ -86,12 +91,23 @@ def _detect_folder(folder: Path) -> str:
         return "tensorflow"
     if {"model.tar.gz", "best.th"} & names:
         return "allennlp"
+    if {RUN_CONFIG, RUN_CHECKPOINTS} <= names:
+        return "run"
     if sum(_may_hold_model(p) for p in folder.iterdir()) == 1:
         return "nested"
     raise WeightsError(
         f"{folder}: no model found in this folder ({', '.join(sorted(names)[:6]) or 'empty'}).",
         "Expected model.safetensors + config.json, or options.json + a .hdf5 file.",
     )
+
+
+def _read_run(folder: Path, *, lazy_head: bool = False) -> ModelParts:
+    if not (folder / RUN_MODEL).exists():
+        raise WeightsError(
+            f"{folder}: this pretraining run has no finished model yet.",
+            f"The command that started the run continues it; {RUN_MODEL} is written at its end.",
+        )
+    return read_model(folder / RUN_MODEL, lazy_head=lazy_head)
 
 
 def _may_hold_model(path: Path) -> bool:
@@ -137,6 +153,7 @@ READERS: dict[str, Callable[[Path], ModelParts]] = {
     "hdf5": read_published,
     "zip": _read_zip,
     "nested": _read_nested,
+    "run": _read_run,
     "tensorflow": read_tf_checkpoint,
     "allennlp": read_allennlp,
     "manylangs": read_manylangs,

@@ -39,11 +39,19 @@ class ModelParts:
     lexicon: Lexicon | None = None
     mixes: tuple[tuple[tuple[float, ...], float], ...] = ()  # (weights before the softmax, gamma) stored with it
     card: str = ""  # the model card, Markdown
-    about: dict[str, Any] = field(default_factory=dict)  # its origin: format, source, name
+    about: dict[str, Any] = field(default_factory=dict)  # its origin: format, source, name, tokenizer
     format: str = ""
     source: str = ""
     storage: str = ""  # number type in our own format: float32, float16, int8
     read_head: Callable[[], dict[str, Tensor]] | None = None  # reads the softmax's tensors if they are still on disk
+
+    @property
+    def tokenizer(self) -> str | None:
+        """The tokenizer of the text the model was trained on; None: not recorded."""
+        name = self.about.get("tokenizer")
+        if name is not None and not isinstance(name, str):
+            raise WeightsError(f"{self.source}: tokenizer is {name!r}; expected a name.", "Is the folder damaged?")
+        return name
 
 
 def build(parts: ModelParts, *, allow_nonfinite: bool = False) -> BiLM:

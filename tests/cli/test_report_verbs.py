@@ -58,7 +58,7 @@ def test_curve_sweep_geometry_and_a_report_of_them(tmp_path, capsys, monkeypatch
     ("words", "message"),
     [
         (["task", "curve", "ner"], "needs a train and a dev file"),
-        (["task", "curve", "ner", "--shares", "0"], "Expected percents"),
+        (["task", "curve", "ner", "--shares", "0"], "percentages"),
         (
             ["task", "curve", "ner", "--train", "ner-1.txt", "--dev", "ner-1.txt", "--shares", "100"],
             "at least two different shares",

@@ -332,7 +332,7 @@ def test_a_softmax_file_is_ignored(tmp_path):
     paths = oracle.write(tmp_path, options, weights)
     with h5py.File(tmp_path / "softmax_weights.hdf5", "w") as file:
         file["softmax/W"], file["softmax/b"] = np.ones((5, 16), np.float32), np.ones(5, np.float32)
-    elmo = Elmo(*map(str, paths), 1, requires_grad=True)
+    elmo = Elmo(*map(str, paths), 1, requires_grad=True)  # type: ignore[call-arg]
     assert not any("head" in name for name, _ in elmo.named_parameters())  # DDP refuses parameters without gradients
 
 

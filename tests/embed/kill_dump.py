@@ -43,7 +43,7 @@ def main() -> None:
     for call in CALLS:
         for count in range(1, 1000):
             name = f"{call}-{count}"
-            if not dies(name, lambda name=name, a=(call, count): kill_self_at(*a, embed(name))):
+            if not dies(name, lambda name=name, a=(call, count): kill_self_at(*a, embed(name))):  # type: ignore[call-arg]
                 break
             points += 1
             check(folder, name + suffix, expected, embed(name))

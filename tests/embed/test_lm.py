@@ -16,7 +16,7 @@ from elmo.embed.lm import LanguageModel
 from elmo.errors import ConfigError, WeightsError
 from elmo.model.bilm import BiLM
 from elmo.model.config import HeadConfig
-from elmo.model.head import SoftmaxHead
+from elmo.model.head import AdaptiveHead, Head, SoftmaxHead
 from elmo.text.indexer import ByteIndexer
 from elmo.text.vocab import Vocabulary
 
@@ -62,20 +62,54 @@ def test_perplexity_follows_its_definition() -> None:
     assert "state reset" in perplexity.definition
 
 
-def test_substitutes_are_the_most_probable_words_of_both_directions() -> None:
-    options, weights, W, b, embedder = model_with_softmax(2)
-    tokens = SENTENCES[0]
-    (substitutes,) = LanguageModel(embedder).substitutes(tokens, 1, k=5)
+def expected_log_probs(seed: int, tokens: list[str], position: int) -> np.ndarray:
+    """The sum of both directions' log-probabilities of every word at a position, (V,), by the oracle."""
+    options, weights, W, b, _ = model_with_softmax(seed)
     layers, _ = oracle.run(options, weights, [tokens])
     P = W.shape[1]
     total = np.zeros(len(VOCAB))
-    for state in (layers[0][-1, 1, :P], layers[0][-1, 3, P:]):  # before and after the word at position 1
+    for state in (layers[0][-1, position, :P], layers[0][-1, position + 2, P:]):  # before and after the word
         logits = W @ state + b
         total += logits - np.log(np.exp(logits).sum())
-    best = [i for i in np.argsort(-total) if VOCAB[i] not in ("<S>", "</S>", "<UNK>")][:5]
+    return total
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_substitutes_count_the_frequency_of_a_word_once(seed: int) -> None:
+    *_, embedder = model_with_softmax(seed)
+    tokens = SENTENCES[0]
+    (substitutes,) = LanguageModel(embedder).substitutes(tokens, 1, k=5)
+    log_probs = expected_log_probs(seed, tokens, 1)
+    log_priors = np.log(1 / np.arange(1, 12) / sum(1 / rank for rank in range(1, 12)))  # Zipf's law
+    best = [i for i in np.argsort(log_priors - log_probs) if i > 2][:5]
     assert [s.word for s in substitutes] == [VOCAB[i] for i in best]
-    np.testing.assert_allclose([s.log_prob for s in substitutes], total[best], atol=1e-4)
+    np.testing.assert_allclose([s.log_prob for s in substitutes], log_probs[best], atol=1e-4)
+    np.testing.assert_allclose([s.score for s in substitutes], (log_probs - log_priors)[best], atol=1e-4)
     assert len(LanguageModel(embedder).substitutes(tokens, k=2)) == len(tokens)
+
+
+def test_substitutes_use_word_counts_that_are_given() -> None:
+    *_, embedder = model_with_softmax(2)
+    tokens, counts = SENTENCES[0], np.array([5, 5, 5, 0, 1000, 3, 3, 3, 3, 3, 3])
+    (substitutes,) = LanguageModel(embedder, word_counts=counts).substitutes(tokens, 1, k=8)
+    log_priors = np.log((counts + 1) / (counts + 1).sum())  # a word that was not counted has a small probability
+    scores = expected_log_probs(2, tokens, 1) - log_priors
+    assert [s.word for s in substitutes] == [VOCAB[i] for i in np.argsort(-scores) if i > 2]
+    with pytest.raises(ConfigError, match="expected 11 counts"):
+        _ = LanguageModel(embedder, word_counts=[1.0, 2.0]).unigram_log_probs
+
+
+@pytest.mark.parametrize("head", [SoftmaxHead(1000, 16), AdaptiveHead(1000, 16, (100, 400))])
+def test_an_offset_changes_the_ranking_and_not_the_values(head: Head) -> None:
+    hidden, offset = torch.randn(7, 16), torch.randn(1000)
+    targets = torch.arange(1000)
+    with torch.no_grad():
+        rows = [head.log_probs(state.expand(1000, -1), targets) for state in hidden]
+        values, ids = head.best([hidden, hidden], 10, block=37, offset=offset)
+    expected = 2 * torch.stack(rows)  # (7, 1000)
+    expected_ids = (expected + offset).topk(10).indices
+    assert torch.equal(ids, expected_ids)
+    torch.testing.assert_close(values, expected.gather(1, expected_ids), atol=1e-4, rtol=0)
 
 
 def test_vocabulary_blocks_do_not_change_the_result() -> None:

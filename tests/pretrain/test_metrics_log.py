@@ -9,8 +9,8 @@ from xml.etree import ElementTree
 import pytest
 
 from elmo.errors import MissingExtra
+from elmo.pretrain.train.export import draw_curves
 from elmo.pretrain.train.metrics_log import MetricsLog, read_metrics
-from elmo.pretrain.train.training_curve import draw_curves
 
 
 def test_records_after_the_checkpoint_are_removed(tmp_path: Path) -> None:

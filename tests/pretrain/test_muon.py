@@ -199,7 +199,7 @@ def test_found_inf_leaves_weights_momentum_and_averages_unchanged() -> None:
         if bad:
             model.stacks[0].layers[0].kernel.grad[0, 0] = math.nan
             model.head.weight.grad[0, 0] = math.inf
-        optimizer.found_inf = torch.tensor(float(bad))
+        optimizer.found_inf = torch.tensor(float(bad))  # type: ignore[attr-defined]
         optimizer.step()
         same = [torch.equal(a, b) for a, b in zip(weights, model.parameters(), strict=True)]
         assert all(same) if bad else not any(same)
@@ -212,7 +212,7 @@ def test_found_inf_of_zero_changes_nothing_in_the_step() -> None:
     for model, found_inf in ((without, None), (with_zero, torch.tensor(0.0))):
         optimizer = make_optimizer(model, OptimConfig(name="muon", lr=0.01))
         random_gradients(model, 0)
-        optimizer.found_inf = found_inf
+        optimizer.found_inf = found_inf  # type: ignore[attr-defined]
         optimizer.step()
     assert all(torch.equal(a, b) for a, b in zip(without.parameters(), with_zero.parameters(), strict=True))
 
@@ -362,7 +362,7 @@ def test_update_on_the_gpu_equals_the_cpu_without_synchronization() -> None:
     on_cpu, on_gpu = character_model(cell_dim=64, proj_dim=32), character_model(cell_dim=64, proj_dim=32).cuda()
     before = [p.detach().clone() for p in on_cpu.parameters()]
     optimizers = [make_optimizer(model, OptimConfig(name="muon", lr=0.01)) for model in (on_cpu, on_gpu)]
-    optimizers[1].found_inf = torch.zeros((), device="cuda")
+    optimizers[1].found_inf = torch.zeros((), device="cuda")  # type: ignore[attr-defined]
     for model, optimizer in zip((on_cpu, on_gpu), optimizers, strict=True):
         random_gradients(model, 0)
         torch.cuda.synchronize()

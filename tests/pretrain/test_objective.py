@@ -29,7 +29,7 @@ def gradients(loss: Tensor, head: SoftmaxHead, hidden: Tensor) -> list[Tensor]:
     hidden.grad = head.weight.grad = head.bias.grad = None
     loss.backward()
     grads = [hidden.grad, head.weight.grad, head.bias.grad]
-    return [g.to_dense() if g.is_sparse else g for g in grads]
+    return [g.to_dense() if g.is_sparse else g for g in grads]  # type: ignore[attr-defined]
 
 
 def test_sampled_loss_by_hand() -> None:

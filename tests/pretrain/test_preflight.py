@@ -71,7 +71,7 @@ def test_words_longer_than_max_chars_are_counted_by_bytes(tmp_path):
     ("text", "tokenize", "warning"),
     [
         ("the cat sat on the mat , and it slept .\n" * 30, None, "No word has a capital letter"),
-        ("The cat sat, then It slept. Why? No.\n" * 30, None, "looks untokenised; use --tokenize default"),
+        ("The cat sat, then It slept. Why? No.\n" * 30, None, "looks untokenised; use --tokenizer default"),
         ("The end\ufffd is near .\n" * 30, None, "30 characters are U+FFFD"),
         (
             "The cat sat on the mat and then it soon went\nout of the house to look for some mice and\n" * 9,

@@ -164,8 +164,8 @@ def test_reset_inside_a_row_starts_from_a_zero_state() -> None:
                 layers, state = model.stacks[d](x, None, type(trainer.state)(*state))
                 targets = torch.from_numpy(direction.targets[row, begin:end]).long()
                 total -= model.head.log_probs(layers[-1][0], targets).sum().item()
-            torch.testing.assert_close(final.h[d, :, row], state.h[:, 0].detach())
-            torch.testing.assert_close(final.c[d, :, row], state.c[:, 0].detach())
+            torch.testing.assert_close(final.h[d, :, row], state.h[:, 0].detach())  # type: ignore[attr-defined]
+            torch.testing.assert_close(final.c[d, :, row], state.c[:, 0].detach())  # type: ignore[attr-defined]
         assert losses[d].item() == pytest.approx(total / (B * T), abs=1e-5)
 
 

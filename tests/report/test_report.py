@@ -264,9 +264,15 @@ def test_absolute_paths_are_shortened():
     json.dumps(shorten(task_record()))
 
 
+def in_envelope(kind, values):
+    """A record of the form from before the envelope, as it is written today."""
+    body = {name: value for name, value in values.items() if name not in ("format", "version", "command", "versions")}
+    return make_record(kind, body, command=values.get("command"))
+
+
 def test_old_and_new_records_of_one_kind_are_read_alike(tmp_path):
     old = {**{f"{name}.json": probe_record(name) for name in ("pos", "wsd")}, "geometry.json": GEOMETRY}
-    new = {name: make_record("geometry" if name == "geometry.json" else "probe", old[name]) for name in old}
+    new = {name: in_envelope("geometry" if name == "geometry.json" else "probe", old[name]) for name in old}
     for folder, records in (("old", old), ("new", new)):
         (tmp_path / folder).mkdir()
         for name, values in records.items():
@@ -283,7 +289,7 @@ def test_an_incomplete_old_task_record_is_reported(tmp_path):
 
 
 def test_a_record_of_a_newer_version_is_reported(tmp_path):
-    newer = {**make_record("geometry", GEOMETRY), "version": 99}
+    newer = {**in_envelope("geometry", GEOMETRY), "version": 99}
     (tmp_path / "g.json").write_text(json.dumps(newer), encoding="utf-8")
     records = collect([tmp_path])
     assert len(records) == 0
@@ -322,6 +328,6 @@ KIND_OF_NAME = {"similar": "neighbours", **dict.fromkeys(("pos", "wsd", "wic", "
 def test_an_incomplete_record_is_left_out_or_shown(tmp_path, name, has_envelope):
     for values in remove_each_part(RECORDS[name]):
         if has_envelope:
-            values = make_record(KIND_OF_NAME.get(name, name), values, command=values.get("command"))
+            values = in_envelope(KIND_OF_NAME.get(name, name), values)
         (tmp_path / "record.json").write_text(json.dumps(values), encoding="utf-8")
         make_page(collect([tmp_path]))

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
+from elmo.tasks.elmo_input import CharCNN
 from elmo.tasks.layers.attention import (
     attend,
     bi_attention,
@@ -20,13 +21,12 @@ from elmo.tasks.layers.attention import (
     masked_min,
     masked_softmax,
 )
-from elmo.tasks.layers.char_cnn import CharCNN
 from elmo.tasks.layers.crf import CRF
 from elmo.tasks.layers.dropout import TimeDropout
 from elmo.tasks.layers.encoder import BiRNN
-from elmo.tasks.layers.maxout import Maxout
 from elmo.tasks.layers.packing import make_packing
 from elmo.tasks.layers.viterbi import as_scores, bio_rules, viterbi
+from elmo.tasks.sst.model import Maxout
 
 LABELS = ("O", "B-PER", "I-PER", "B-LOC", "I-LOC")
 

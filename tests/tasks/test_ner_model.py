@@ -34,7 +34,7 @@ def test_an_untrained_model_predicts_valid_iob2_tags(tmp_path):
     torch.nn.init.normal_(run.model.project.weight, std=20.0)
     allowed, start, _ = bio_rules(run.model.labels)
     for tags in predict(run, splits.train):
-        numbers = [run.model.labels.index(tag) for tag in tags]
+        numbers = [run.model.labels.index(tag) for tag in tags]  # type: ignore[call-arg]
         assert start[numbers[0]]
         assert all(allowed[a, b] for a, b in itertools.pairwise(numbers))
 

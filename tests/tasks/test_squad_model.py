@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from small_runs import SQUAD, learn, small_run
 
 from elmo.tasks.squad.attention import BiAttention, SelfAttention
-from elmo.tasks.squad.spans import best_spans, span_loss
+from elmo.tasks.squad.model import best_spans, span_loss
 from elmo.tasks.squad.task import TASK
 from elmo.text.tokenize import tokenizer
 

@@ -62,7 +62,7 @@ class TokenEmbedder(nn.Module):
         if hasattr(self, "char_emb_layer"):
             x = self.char_emb_layer["embedding"](chars).transpose(1, 2)  # (N, E, C)
             x = torch.cat([conv(x).amax(-1).relu() for conv in self.convolutions], -1)  # (N, F)
-            for layer in self.highways["_layers"]:
+            for layer in self.highways["_layers"]:  # type: ignore[attr-defined]
                 new, keep = layer(x).split(F, -1)
                 x = keep.sigmoid() * x + (1 - keep.sigmoid()) * new.relu()
             parts.append(x)

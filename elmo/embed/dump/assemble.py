@@ -9,9 +9,8 @@ from elmo.embed.dump.estimate import check_free_space
 from elmo.embed.dump.part_file import PartFiles
 from elmo.embed.dump.part_folder import PartFolder
 from elmo.embed.dump.target import Target, check_place, exists_error
+from elmo.embed.dump.write_arrays import write_npz, write_safetensors
 from elmo.embed.dump.write_jsonl import write_jsonl
-from elmo.embed.dump.write_npz import write_npz
-from elmo.embed.dump.write_safetensors import write_safetensors
 from elmo.errors import OutputError
 from elmo.files import COMPRESSED, atomic_file
 

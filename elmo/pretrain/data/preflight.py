@@ -212,14 +212,14 @@ def _warnings(report: CorpusReport, all_stats: Sequence[ChunkStats], max_chars: 
     if report.upper_share is not None and report.upper_share < 0.001 and report.num_tokens >= 50:
         yield "No word has a capital letter: a model of lower-cased text works badly on cased text."
     if report.glued_share > 0.02:
-        advice = "use --tokenize default" if reading.tokenize is None else "try another tokenizer"
+        advice = "use --tokenizer default" if reading.tokenize is None else "try another tokenizer"
         yield f"{report.glued_share:.1%} of the words end in a comma or stop: the text looks untokenised; {advice}."
     num_wrapped = sum(stats.num_wrapped for stats in all_stats)
     if reading.tokenize is not None and num_wrapped > 0.5 * max(1, report.num_lines - report.num_blank):
         yield "Most lines end in the middle of a sentence: put each paragraph on one line."
     if report.num_tokens > MAX_MEAN_LENGTH * max(1, report.num_sentences):
         yield (
-            "Sentences have hundreds of words: one sentence per line is expected, or --tokenize default for raw text."
+            "Sentences have hundreds of words: one sentence per line is expected, or --tokenizer default for raw text."
         )
     if num_replaced := sum(stats.num_replaced for stats in all_stats):
         yield f"{num_replaced:,} characters are U+FFFD, which marks text that was decoded wrongly."

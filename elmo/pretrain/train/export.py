@@ -10,12 +10,14 @@ run/
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
+from elmo.charts.line import Line, line_chart
+from elmo.files import atomic_file
 from elmo.model.bilm import BiLM
 from elmo.pretrain.config import RunConfig
 from elmo.pretrain.data.prepared import PreparedData
@@ -23,7 +25,6 @@ from elmo.pretrain.train.best_weights import load_best, stored_weights
 from elmo.pretrain.train.loop import TrainResult
 from elmo.pretrain.train.metrics_log import read_metrics
 from elmo.pretrain.train.perplexity import DEFINITION, Evaluator
-from elmo.pretrain.train.training_curve import draw_curves
 from elmo.records import make_record, write_record
 from elmo.schema import COUNT, NUMBER, Number, find_problem
 from elmo.weights.model_parts import ModelParts
@@ -68,6 +69,8 @@ def export(
             f"held-out perplexity of the exported model: reset {report['perplexity']['reset']['mean']:,.2f}, "
             f"carried {report['perplexity']['carried']['mean']:,.2f}"
         )
+    if config.data.reading.tokenize is not None:
+        about = {**about, "tokenizer": config.data.reading.tokenize}  # `elmo.load` uses it by default
     parts = ModelParts(
         config=model.config,
         tensors={name: tensor.cpu() for name, tensor in stored_weights(model).items()},
@@ -127,3 +130,17 @@ def _model_card(config: RunConfig, data: PreparedData, report: dict[str, Any]) -
         "- Licence of the text, intended use, limits: not recorded. Fill this in before you pass the model on."
     )
     return "\n".join(lines) + "\n"
+
+
+def draw_curves(path: Path, curves: Mapping[str, Sequence[tuple[float, float]]], *, x_label: str, y_label: str) -> None:
+    """Writes a chart of at most three curves, label -> (x, y) points, with a logarithmic y axis.
+
+    Curves without points are left out; no file is written if none has points.
+    """
+    lines = [Line(label=label, points=[(x, y, None) for x, y in points]) for label, points in curves.items() if points]
+    if not lines:
+        return
+    title = f"{y_label} by {x_label}"
+    chart = line_chart("training-curve", lines, title=title, x_label=x_label, y_label=y_label, log_y=True)
+    with atomic_file(path) as partial:
+        partial.write_text(chart, encoding="utf-8", newline="\n")

@@ -14,7 +14,6 @@ from torch import Tensor, nn
 from elmo.tasks.elmo_input import TokenInputs
 from elmo.tasks.layers.attention import attend, masked_max, masked_mean, masked_min, masked_softmax
 from elmo.tasks.layers.encoder import BiRNN
-from elmo.tasks.layers.maxout import Maxout
 from elmo.tasks.task import Labels
 from elmo.tasks.token_batch import TokenBatch
 
@@ -82,3 +81,19 @@ class SSTModel(nn.Module):
         pooled = [masked_max(y, mask), masked_mean(y, mask), masked_min(y, mask), attended]
         scores: Tensor = self.maxout(torch.cat(pooled, dim=-1))  # (B, K)
         return scores
+
+
+class Maxout(nn.Module):
+    """(B, input_dim) to (B, output_dim): normalisation, dropout, then the maximum of `num_pieces` linear maps."""
+
+    def __init__(self, input_dim: int, output_dim: int, num_pieces: int, *, dropout: float = 0.0) -> None:
+        super().__init__()
+        self.output_dim, self.num_pieces = output_dim, num_pieces
+        self.norm = nn.LayerNorm(input_dim)
+        self.dropout = nn.Dropout(dropout)
+        self.project = nn.Linear(input_dim, output_dim * num_pieces)
+
+    def forward(self, x: Tensor) -> Tensor:
+        pieces = self.project(self.dropout(self.norm(x)))  # (B, output_dim * num_pieces)
+        stacked: Tensor = torch.unflatten(pieces, -1, (self.output_dim, self.num_pieces))  # (B, output_dim, num_pieces)
+        return stacked.amax(dim=-1)  # (B, output_dim)
