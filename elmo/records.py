@@ -2,8 +2,9 @@
 
     {"format": "elmo-record", "version": 1, "kind": "probe", "command": "elmo probe ...", "versions": {...}, ...}
 
-`make_record` builds a record, `write_record` stores it, `format_record` gives its JSON text, and `kind_of` says what a
-file holds. Records that were written before the envelope existed are recognised by their keys.
+`make_record` builds a record, `write_record` stores it (`write_json` stores plain values), `format_record` gives its
+JSON text, and `kind_of` says what a file holds. Records that were written before the envelope existed are recognised by
+their keys.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import json
 import math
 import platform
+import re
 from collections.abc import Mapping
 from importlib import metadata
 from pathlib import Path
@@ -63,7 +65,16 @@ def format_record(record: Mapping[str, Any]) -> str:
 
 def write_record(path: str | Path, record: Mapping[str, Any]) -> None:
     """Writes a record as a JSON file, completely or not at all; NaN and infinity are null."""
-    text = json.dumps(_finite(record), indent=1, ensure_ascii=False, allow_nan=False)
+    write_json(path, _finite(record))
+
+
+def write_json(path: str | Path, values: Mapping[str, Any]) -> None:
+    """Writes readable JSON in UTF-8, completely or not at all.
+
+    A lone surrogate, which stands for a byte that is not UTF-8 in a file's name, is written as an escape.
+    """
+    text = json.dumps(values, indent=1, ensure_ascii=False, allow_nan=False)
+    text = re.sub("[\ud800-\udfff]", lambda match: f"\\u{ord(match[0]):04x}", text)
     with atomic_file(path) as partial:
         partial.write_text(text + "\n", encoding="utf-8")
 
@@ -74,10 +85,10 @@ def kind_of(values: Any) -> str | None:
         return None
     if values.get("format") == FORMAT:
         kind = values.get("kind")
-        if values.get("version") != VERSION or kind not in KINDS:
+        if values.get("version") != VERSION or not isinstance(kind, str) or kind not in KINDS:
             raise DataError(
-                f"The record is of kind {kind!r}, version {values.get('version')!r}; expected version {VERSION} "
-                f"of one of {', '.join(KINDS)}.",
+                f"The record is of kind {kind!r:.80}, version {values.get('version')!r:.80}; expected version "
+                f"{VERSION} of one of {', '.join(KINDS)}.",
                 "Read it with the elmo version that wrote it, or run its command again.",
             )
         return str(kind)

@@ -6,8 +6,10 @@ import signal
 from typing import Any, NamedTuple
 
 import pytest
+import typer
 
-from elmo.cli.main import main
+from elmo.cli.hints import flags_of, missing_flags
+from elmo.cli.main import app, main
 
 
 class Done(NamedTuple):
@@ -26,4 +28,15 @@ def elmo_inside(capsys: Any, *arguments: str) -> Done:
         main(list(arguments))
     signal.signal(signal.SIGTERM, handler)
     printed = capsys.readouterr()
+    _check_hint(printed.err, arguments)
     return Done(int(exit_info.value.code or 0), printed.out, printed.err)
+
+
+def _check_hint(stderr: str, arguments: tuple[str, ...]) -> None:
+    """A hint, the indented lines after an error, may name only flags that the command has."""
+    group = typer.main.get_command(app)
+    flags = flags_of(group, arguments)
+    lines = stderr[stderr.find("elmo: ") :].splitlines() if "elmo: " in stderr else []
+    for line in lines[1:]:
+        if line.startswith("  "):
+            assert not missing_flags(line, flags, group), line

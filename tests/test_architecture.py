@@ -13,15 +13,9 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "elmo"
 FILES = sorted(path for path in PACKAGE.rglob("*.py"))
 EVERYWHERE = {
-    "devices",
-    "errors",
-    "files",
-    "progress",
-    "records",
-    "settings",
-    "staging",
-    "xz",
-}  # may be imported by all
+    "devices", "errors", "files", "progress", "record_shapes", "records", "run_folder", "schema", "settings", "staging",
+    "stop_signals", "xz",
+}  # may be imported by all  # fmt: skip
 
 # package -> what of elmo it may import besides itself and EVERYWHERE. "model.mix" allows that one module only.
 MAY_IMPORT = {
@@ -33,6 +27,10 @@ MAY_IMPORT = {
     "settings": set(),
     "records": set(),
     "devices": set(),
+    "run_folder": set(),
+    "record_shapes": set(),
+    "schema": set(),
+    "stop_signals": set(),
     "charts": set(),
     "text": set(),
     "model": set(),

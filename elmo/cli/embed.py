@@ -98,7 +98,7 @@ def run(
     the same bytes. AllenNLP's flags --all --top --average --options-file --weight-file --cuda-device are accepted too.
     """
     from elmo.embed.dump.options import DumpOptions, parse_shard
-    from elmo.embed.dump.target import check_target
+    from elmo.embed.dump.target import check_target, is_finished
 
     old_layers = [name for name, is_set in (("all", old_all), ("top", old_top), ("average", old_average)) if is_set]
     old_device = None if cuda_device is None else "cpu" if cuda_device < 0 else f"cuda:{cuda_device}"
@@ -124,9 +124,13 @@ def run(
     model_name = _single_value("--model and --options-file", model, options_file) or "default"
     weights_name = _single_value("--weights and --weight-file", weights, weight_file)
     device_name = _single_value("--device and --cuda-device", device, old_device) or "auto"
-    check_target(source, target, options)  # before torch and the model are loaded, which takes seconds
+    checked_target = check_target(source, target, options)  # before torch and the model are loaded (seconds)
 
-    from elmo.embed.dump.job import dump
+    from elmo.embed.dump.job import dump, finished_summary
+
+    if is_finished(checked_target, options):
+        _print_summary(finished_summary(checked_target), shard, as_json)
+        return
     from elmo.embed.load import load
 
     embedder = load(model_name, weights_name, device=device_name, dtype=compute_dtype, tokenizer=tokenizer, state=state)
@@ -143,6 +147,11 @@ def _print_summary(summary: DumpSummary, shard: str | None, as_json: bool) -> No
         text = (
             f"shard {shard}: {summary.blocks:,} blocks, {summary.tokens:,} tokens, {summary.tokens_per_second:,.0f} "
             "tokens/s; when all shards are complete, run: elmo merge OUT"
+        )
+    if summary.finished_before:
+        text = (
+            f"{summary.path} is finished: it exists, and no blocks of an interrupted run are left. Its input and "
+            "settings were not compared; --overwrite embeds the input again."
         )
     facts = json.dumps(dataclasses.asdict(summary) | {"shard": shard})
     if as_json and summary.path != "-":

@@ -19,6 +19,7 @@ import os
 import signal
 import sys
 import traceback
+from collections.abc import Sequence
 from typing import Annotated, Any, NoReturn
 
 import typer
@@ -65,7 +66,7 @@ def main(args: list[str] | None = None) -> NoReturn:
     except BaseException as error:
         if debug and not isinstance(error, (SystemExit, typer.Exit)):
             traceback.print_exc()
-        code = _explain(error)
+        code = _explain(error, words)
     sys.exit(code)
 
 
@@ -124,12 +125,15 @@ def _run_verb(words: list[str]) -> int:
     return 0
 
 
-def _explain(error: BaseException) -> int:
-    """Prints a message for the user and returns the exit code of the error."""
+def _explain(error: BaseException, words: Sequence[str]) -> int:
+    """Prints a message for the user of the command line `words` and returns the exit code of the error."""
     if isinstance(error, SystemExit):
         return error.code if isinstance(error.code, int) else int(error.code is not None)
     if isinstance(error, ElmoError):
-        return _fail(str(error), error.exit_code)
+        from elmo.cli.hints import usable_hint
+
+        hint = usable_hint(error.hint, typer.main.get_command(app), words)
+        return _fail(f"{error.message}\n  {hint}" if hint else error.message, error.exit_code)
     if isinstance(error, (KeyboardInterrupt, typer.Abort)):
         return _fail("interrupted", 130)
     if isinstance(error, BrokenPipeError):  # the reader of a pipe, for example `head`, has closed it

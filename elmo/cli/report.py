@@ -32,13 +32,13 @@ def run(
     from elmo.report.collect import collect
 
     records = collect(runs)
+    for line in records.unread:
+        print(f"left out: {line}", file=sys.stderr)
     if not len(records):
         places = ", ".join(map(str, runs))
         raise DataError(
             f"No records in {places}.", "Run `elmo task train`, `elmo probe --out` or `elmo pretrain` first."
         )
-    for line in records.unread:
-        print(f"left out: {line}", file=sys.stderr)
     texts = read_toml(notes) if notes is not None else {}
     if not all(isinstance(text, str) for text in texts.values()):
         raise ConfigError(f"{notes}: a note is not a text.", 'Expected lines such as places = "why".')

@@ -115,7 +115,7 @@ def _queries(embedder: Embedder, sentences: list[str], word: str) -> list[Query]
         form = queries[0].word if queries else word
         if form in tokens:
             position = tokens.index(form)
-        elif not queries and word.isdigit() and int(word) < len(tokens):
+        elif not queries and word.isdecimal() and int(word) < len(tokens):
             position = int(word)
         else:
             raise DataError(f"{form!r} is not among the sentence's tokens: {' '.join(tokens)}", "Name one of them.")

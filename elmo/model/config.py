@@ -13,6 +13,7 @@ from elmo.settings import parse_settings
 
 PAPER_FILTERS = ((1, 32), (2, 32), (3, 64), (4, 128), (5, 256), (6, 512), (7, 1024))
 LARGEST_DIM = 1 << 20
+LARGEST_NUMBER = 1e30  # a clip or bias beyond it does not fit into float32
 LARGEST_MODEL = 1 << 34  # parameters; options that describe more are a mistake or an attack
 
 
@@ -77,10 +78,11 @@ class LSTMConfig:
         _check("proj_dim", self.proj_dim, 1, LARGEST_DIM)
         for name in ("cell_clip", "proj_clip"):
             clip = getattr(self, name)
-            if clip is not None and not 0 < clip < float("inf"):
-                raise ConfigError(f"{name} is {clip!r}; expected a positive number or none.")
-        if not abs(self.forget_bias) < float("inf"):
-            raise ConfigError(f"forget_bias is {self.forget_bias!r}; expected a finite number.")
+            if clip is not None and not 1 / LARGEST_NUMBER <= clip <= LARGEST_NUMBER:
+                limits = f"from {1 / LARGEST_NUMBER:g} to {LARGEST_NUMBER:g}"
+                raise ConfigError(f"{name} is {clip!r:.80}; expected a positive number {limits}, or none.")
+        if not abs(self.forget_bias) <= LARGEST_NUMBER:
+            raise ConfigError(f"forget_bias is {self.forget_bias!r:.80}; expected a number up to {LARGEST_NUMBER:g}.")
         if self.project is False and self.cell_dim != self.proj_dim:
             raise ConfigError(
                 f"The LSTM has {self.cell_dim} cells and outputs of {self.proj_dim} numbers.",

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from elmo.devices import choose_device
 from elmo.errors import ConfigError
-from elmo.files import atomic_file
+from elmo.files import atomic_file, read_json
 from elmo.kernels.api import find_strongest_windows
 from elmo.model.bilm import BiLM
 from elmo.model.config import HeadConfig
@@ -30,6 +30,7 @@ from elmo.pretrain.data.vocabulary import count_words
 from elmo.pretrain.file_perplexity import file_perplexity
 from elmo.pretrain.job import JobResult, pretrain
 from elmo.records import make_record, write_record
+from elmo.schema import NUMBER, check_shape
 from elmo.text.chars import encode_token
 from elmo.text.vocab import BOS, EOS, UNK, Vocabulary
 from elmo.weights.model_parts import ModelParts, build
@@ -37,6 +38,8 @@ from elmo.weights.word_list import write_words
 
 log = logging.getLogger(__name__)
 
+_MEAN = {"reset": {"mean": NUMBER}}
+_PERPLEXITY = {"by_source?": {"*": _MEAN}, "reset?": {"mean": NUMBER}}
 NEIGHBORS = 10  # old words whose rows are averaged into the row of a new word
 
 
@@ -90,7 +93,9 @@ def finetune(
     )
     report: dict[str, Any] = {"coverage": vars(coverage)}
     before_path = out / "before.json"  # measured only once, because a continued run starts from other weights
-    before = json.loads(before_path.read_text()) if before_path.exists() else None
+    before = read_json(before_path) if before_path.exists() else None
+    if before is not None:
+        check_shape(before, _PERPLEXITY, before_path, hint="Restore it, or start over in another --out.")
     if before is None and not new_softmax:
         before = _heldout_perplexity(model, vocab, config, also, num_workers)
         with atomic_file(before_path) as partial:

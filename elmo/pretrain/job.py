@@ -21,9 +21,9 @@ from typing import Any
 
 import torch
 
+from elmo import run_folder
 from elmo.devices import choose_device
 from elmo.errors import ConfigError, DataError
-from elmo.files import explain_write, file_lock
 from elmo.model.bilm import BiLM
 from elmo.model.config import BiLMConfig, HeadConfig, WordConfig, num_parameters
 from elmo.pretrain.config import RunConfig
@@ -147,10 +147,7 @@ def lock_run_folder(folder: Path) -> Iterator[None]:
     if distributed.rank() != 0:  # the first process holds the lock for all
         yield
         return
-    with explain_write(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-    hint = "Wait for it, stop it, or choose another --out."
-    with file_lock(folder / ".lock", f"{folder} is in use by", hint):
+    with run_folder.lock_run_folder(folder):
         yield
 
 
@@ -181,7 +178,7 @@ def _prepare_or_open(config: RunConfig, out: Path, num_workers: int | None, say:
                 say(f"warning: {warning}")
         prepare(data_config, out / "data", num_workers=num_workers)
     distributed.barrier()
-    data = open_prepared(out / "data")
+    data = open_prepared(out / "data", verify=stdin_was_read and distributed.rank() == 0)
     if data.train.num_positions < config.train.rows:
         raise DataError(
             f"The text has {data.train.num_positions:,} positions for {config.train.rows} rows.",

@@ -6,22 +6,26 @@ model was trained on joined words. The Penn Treebank's quotes and brackets are u
 
 from __future__ import annotations
 
-import json
+import re
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 from elmo.errors import DataError
-from elmo.files import open_bytes
+from elmo.files import open_bytes, parse_json
+from elmo.schema import ANY, List, check_shape, find_problem
 from elmo.text.lines import read_lines
 from elmo.text.penn_treebank import PTB_BRACKETS
+from elmo.text.surrogates import read_json_lines
 
 Lemma = tuple[str, str]  # lemma in lower case with _ between its words, and part of speech: n, v, a or r
 
 POS_OF_KEY = {"1": "n", "2": "v", "3": "a", "4": "r", "5": "a"}  # the digit after % in a sense key
 POS_OF_TAG = {"NOUN": "n", "VERB": "v", "ADJ": "a", "ADV": "r"}
+_SENSE_KEY = re.compile("[^%]*%[1-5]")
 _UNESCAPED = {"``": '"', "''": '"', **PTB_BRACKETS}
 
 
@@ -56,12 +60,24 @@ def read_semcor(path: str | Path, *, limit: int | None = None) -> Iterator[Sense
     if ".xml" in Path(path).suffixes:
         yield from islice(read_raganato(path), limit)
         return
-    for number, line in enumerate(islice(read_lines(path), limit), 1):
-        try:
-            words = [(token[0], token[3] if len(token) > 3 else ()) for token in json.loads(line)["tokens"]]
-        except (ValueError, KeyError, IndexError, TypeError) as error:
-            raise DataError(f"{path}:{number}: not a JSON line with a SemCor sentence ({error}).") from error
-        yield _sense_text((form, [(lemma_of(keys[0]), tuple(keys))] if keys else []) for form, keys in words)
+    for number, line in enumerate(islice(read_json_lines(path), limit), 1):
+        where = f"{path}:{number}"
+        sentence = parse_json(line.encode(), where)
+        check_shape(sentence, {"tokens": List(List(ANY, least=1))}, where, hint=_SEMCOR_HINT)
+        yield _sense_text(_semcor_word(token, where) for token in sentence["tokens"])
+
+
+_SEMCOR_HINT = 'Expected JSON lines {"tokens": [[form, lemma, POS, sense keys], ...]}.'
+
+
+def _semcor_word(token: list[Any], where: str) -> tuple[str, list[tuple[Lemma, tuple[str, ...]]]]:
+    keys = (token[3] if len(token) > 3 else None) or []
+    if problem := find_problem(token[0], str) or find_problem(keys, List(str)):
+        raise DataError(f"{where}: in the token {str(token)[:80]}, {problem}.", _SEMCOR_HINT)
+    try:
+        return token[0], [(lemma_of(keys[0]), tuple(keys))] if keys else []
+    except DataError as error:
+        raise DataError(f"{where}: {error.message}", error.hint) from error
 
 
 def read_raganato(path: str | Path) -> Iterator[SenseText]:
@@ -87,8 +103,10 @@ def _word(
     name = word.get("id", "")
     if name not in gold:
         raise DataError(f"{path}: the instance {name!r} has no sense in the gold file of the same folder.")
-    lemma = word.get("lemma", "").lower().replace(" ", "_")
-    return word.text or "", [((lemma, POS_OF_TAG[word.get("pos", "")]), gold[name])]
+    lemma, tag = word.get("lemma", "").lower().replace(" ", "_"), word.get("pos", "")
+    if tag not in POS_OF_TAG:
+        raise DataError(f"{path}: the instance {name!r} has pos {tag!r}; expected one of {', '.join(POS_OF_TAG)}.")
+    return word.text or "", [((lemma, POS_OF_TAG[tag]), gold[name])]
 
 
 def _sense_text(words: Iterable[tuple[str, Sequence[tuple[Lemma, tuple[str, ...]]]]]) -> SenseText:
@@ -125,7 +143,7 @@ def read_wordnet(path: str | Path) -> WordNet:
     numbered: dict[Lemma, list[tuple[int, str]]] = {}  # (sense number, sense key)
     for number, line in enumerate(read_lines(path), 1):
         columns = line.split()
-        if len(columns) < 3 or not columns[2].isdigit():
+        if len(columns) < 3 or not re.fullmatch("[0-9]{1,9}", columns[2]) or not _SENSE_KEY.match(columns[0]):
             raise DataError(f"{path}:{number}: {line[:60]!r} is not a line of WordNet's index.sense.")
         numbered.setdefault(lemma_of(columns[0]), []).append((int(columns[2]), columns[0]))
     return WordNet({lemma: [key for _, key in sorted(keys)] for lemma, keys in numbered.items()})

@@ -6,6 +6,7 @@ test pairs are scored too if their answers are in the folder; the published data
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -47,7 +48,8 @@ def read_wic(data_path: str | Path, *, limit: int | None = None) -> list[Pair]:
 def _parse_pair(path: Path, number: int, line: str, answer: str) -> Pair:
     columns = line.split("\t")
     positions = columns[2].split("-") if len(columns) == 5 else []
-    if len(positions) != 2 or not all(position.isdigit() for position in positions) or answer not in ("T", "F"):
+    are_numbers = all(re.fullmatch("[0-9]{1,9}", position) for position in positions)
+    if len(positions) != 2 or not are_numbers or answer not in ("T", "F"):
         raise DataError(
             f"{path}:{number}: expected word, POS, positions and two sentences, separated by tabs; and T or F."
         )

@@ -96,5 +96,6 @@ def write_page(page: Page, folder: str | Path) -> list[Path]:
     files = {**pictures, MARKDOWN: as_markdown(page, html_name=HTML), HTML: as_html(page)}
     for name, text in files.items():
         with atomic_file(folder / name) as partial:
-            partial.write_text(text, encoding="utf-8", newline="\n")
+            # "?" for bytes of a file's name that are not UTF-8
+            partial.write_text(text, encoding="utf-8", errors="replace", newline="\n")
     return [folder / name for name in files]

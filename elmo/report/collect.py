@@ -5,52 +5,20 @@ This is the first step of a report. The records are plain data here; the code th
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from elmo.errors import DataError
+from elmo.files import parse_json, read_json
+from elmo.record_shapes import COURSE, describe_problem, find_record_problem
 from elmo.records import kind_of
+from elmo.schema import find_problem
 
 _NOT_RECORDS = {"config.json", "words.json", "manifest.json"}  # files that commands write next to records
 _OLD_TASK_FORMAT = "elmo-task-record"  # of task records before all kinds had one format
-
-# Paths of the values that the report reads, by kind of record; for a probe, by its name. In a path, + stands for every
-# item of a non-empty list or dict, * for every item of any; a name that ends in ? may be missing or null; METRIC is the
-# record's metric.
-_DIRECTIONS = ("forward", "backward?", "mean", "predictions")
-_REQUIRED: dict[str, Sequence[str]] = {
-    "task": (
-        "task", "seed", "data.train.examples", "data.+.sha256", "vectors", "dev.METRIC", "test", "test?.METRIC",
-        "best.score", "best.update", "curve.+.update", "curve.+.dev.METRIC", "elmo", "elmo?.sha256",
-        "config.elmo.layers", "config.elmo.penalty", "config.elmo.place", "config.data.fraction", "config.words",
-        "mixes", "mixes.*.weights", "mixes.*.gamma",
-    ),
-    "pos": ("vectors.name", "scores.metric", "scores.views.+.test", "scores.views.+.dev", "scores.usual_tag.test"),
-    "ner": ("vectors.name", "scores.metric", "scores.views.+.test", "scores.views.+.dev", "scores.usual_tag.test"),
-    "wsd": (
-        "vectors.name", "scores.views.+.plain.ALL", "scores.wordnet_first_sense.ALL", "scores.semcor_most_frequent",
-    ),
-    "wic": ("vectors.name", "scores.views.+.plain.dev", "scores.views.+.centred.dev", "scores.always_same.dev"),
-    "similarity": ("vectors.name", "scores.views.+.plain", "scores.views.+.centred"),
-    "training": tuple(
-        f"perplexity.{part}.{value}" for part in ("reset?", "carried?", "by_source?.*") for value in _DIRECTIONS
-    ),
-    "perplexity": ("files", "words", "unknown", "definition", *(f"reset.{value}" for value in _DIRECTIONS)),
-    "finetuning": ("coverage", "before", "after"),
-    "demo": (
-        "neighbours.+.query", "neighbours.+.layers.+.+.score", "neighbours.+.layers.+.+.shown",
-        *(f"senses.+.+.{value}" for value in ("within", "between", "nearest")), "plane?.*.senses", "plane?.*.points",
-    ),
-    "neighbours": (
-        "command", "vectors", "corpus.file", "corpus.sentences", "queries.+.position", "queries.+.tokens",
-        "queries.+.neighbours", *(f"queries.+.neighbours.*.{value}" for value in ("score", "tokens", "position")),
-        "without_context.*.vectors.name", "without_context.*.words", "without_context.*.words.*.word",
-    ),
-    "geometry": ("geometry.+.layer", "geometry.+.anisotropy", "geometry.+.self_similarity", "geometry.+.norm"),
-}  # fmt: skip
+_MAX_BYTES = 64 << 20  # of a record
 
 
 @dataclass(frozen=True)
@@ -102,12 +70,14 @@ def display_path(place: Path, file: Path) -> str:
 
 def _add(records: Records, file: Path, path: str) -> None:
     try:
-        values = json.loads(file.read_text(encoding="utf-8"))
+        if _is_list(file):
+            return
+        values = read_json(file, max_bytes=_MAX_BYTES)
         kind = kind_of(values)
-    except (OSError, ValueError, DataError) as error:
-        records.unread.append(f"{path}: {error}")
+    except (OSError, DataError) as error:
+        records.unread.append(f"{path}: {error.message if isinstance(error, DataError) else error.strerror}")
         return
-    if kind is None and isinstance(values, dict) and values.get("format") == _OLD_TASK_FORMAT:
+    if kind is None and values.get("format") == _OLD_TASK_FORMAT:
         kind = "task"  # an incomplete record of that format: the check below says what it lacks
     lists = {
         "probe": records.probes,
@@ -120,45 +90,36 @@ def _add(records: Records, file: Path, path: str) -> None:
     }
     if kind != "task" and kind not in lists:
         return
-    name = str(values.get("probe")) if kind == "probe" else kind
-    metric = str(values.get("metric"))
-    for required in _REQUIRED.get(name, ("probe", "vectors", "scores")):
-        value_path = required.replace("METRIC", metric)
-        if not _has(values, value_path.split(".")):
-            records.unread.append(f"{path}: a record of {name} without {value_path}")
-            return
+    if problem := find_record_problem(kind, values):
+        records.unread.append(f"{path}: {describe_problem(kind, values, problem)}")
+        return
     if kind == "task":
         records.tasks.append({**values, "path": path})
         return
     if kind == "training":
-        records.courses[path] = _read_course(file)
+        records.courses[path] = _read_course(records, file, path)
     lists[kind].append(RecordFile(path, values))
 
 
-def _has(values: Any, path: Sequence[str]) -> bool:
-    """Whether nested values have something at the path; _REQUIRED explains its signs."""
-    if not path:
-        return True
-    name, rest = path[0], path[1:]
-    if name in ("*", "+"):
-        items = list(values.values()) if isinstance(values, Mapping) else values
-        return isinstance(items, list) and (bool(items) or name == "*") and all(_has(item, rest) for item in items)
-    if not isinstance(values, Mapping):
-        return False
-    if name.endswith("?"):
-        inner = values.get(name[:-1])
-        return inner is None or _has(inner, rest)
-    return name in values and _has(values[name], rest)
+def _is_list(file: Path) -> bool:
+    """Whether a file begins as a JSON list; records are objects."""
+    with file.open("rb") as opened:
+        return opened.read(1024).lstrip().startswith(b"[")
 
 
-def _read_course(report: Path) -> list[dict[str, float]]:
+def _read_course(records: Records, report: Path, path: str) -> list[dict[str, float]]:
     """The validations of a training from NAMEcourse.json next to NAMEreport.json; empty if there is no such file."""
-    course = report.with_name(report.name.removesuffix("report.json") + "course.json")
+    name = report.name.removesuffix("report.json") + "course.json"
+    course = report.with_name(name)
     if not report.name.endswith("report.json") or not course.is_file():
         return []
     try:
-        values = json.loads(course.read_text(encoding="utf-8"))
-    except ValueError:
+        data = b'{"course": ' + course.read_bytes() + b"}" if course.stat().st_size <= _MAX_BYTES else b""
+        values = parse_json(data, name)["course"]
+    except (OSError, DataError) as error:
+        records.unread.append(f"{path}: {error.message if isinstance(error, DataError) else error.strerror}")
         return []
-    points = values if isinstance(values, list) else []
-    return [point for point in points if isinstance(point, dict) and {"step", "reset"} <= point.keys()]
+    if problem := find_problem(values, COURSE):
+        records.unread.append(f"{path}: {name}: {problem}")
+        return []
+    return list(values)

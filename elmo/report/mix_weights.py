@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import groupby
 
 from elmo.charts.heat_map import heat_map
 from elmo.report.run_groups import TITLES, Record, data_share, group_runs, sample_deviation, score, task_title
@@ -39,14 +40,21 @@ def mix_rows(records: Sequence[Record]) -> list[MixRow]:
     """One row for each task and place with a learned mix: inputs first, tasks in the paper's order."""
     learned = [r for r in records if r["elmo"] is not None and r["mixes"] and r["config"]["elmo"]["layers"] == "all"]
     candidates: dict[tuple[str, str], list[list[Record]]] = defaultdict(list)
-    for runs in group_runs(learned).values():
-        candidates[runs[0]["task"], runs[0]["config"]["elmo"]["place"]].append(runs)
+    for group in group_runs(learned).values():
+        # runs of one group have mixes of the same size, unless a record was changed
+        for _, runs in groupby(sorted(group, key=_num_weights), key=_num_weights):
+            same_size = list(runs)
+            candidates[same_size[0]["task"], same_size[0]["config"]["elmo"]["place"]].append(same_size)
     rows = []
     for (task, _), groups in candidates.items():
         runs = max(groups, key=_rank)
         rows += [_row(task, place, runs) for place in runs[0]["mixes"]]
     order = {task: number for number, task in enumerate(TITLES)}
     return sorted(rows, key=lambda r: (r.place != "input", order.get(r.task, len(order)), r.task, r.also))
+
+
+def _num_weights(record: Record) -> list[tuple[str, int]]:
+    return sorted((place, len(mix["weights"])) for place, mix in record["mixes"].items())
 
 
 def _rank(runs: Sequence[Record]) -> tuple[float, ...]:

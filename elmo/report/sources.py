@@ -116,8 +116,12 @@ def shorten_path(text: str) -> str:
 
 def shorten_command(command: str) -> str:
     """A command in which absolute paths are shortened, also in settings (key=/a/b/c)."""
+    try:
+        split = shlex.split(command)
+    except ValueError:  # not a command line: a quotation mark is not closed
+        return command
     words = []
-    for word in shlex.split(command):
+    for word in split:
         key, equals, value = word.partition("=")
         words.append(f"{key}={shorten_path(value)}" if equals else shorten_path(word))
     return shlex.join(words)

@@ -1,4 +1,7 @@
-"""The checkpoint of a task run in RUN/checkpoint/: current weights, best weights, training state."""
+"""The checkpoints of a task run in RUN/checkpoint/step-N: current weights, best weights, training state.
+
+The newest two are kept, so that a run with a damaged one continues from the one before it, with the same result.
+"""
 
 from __future__ import annotations
 
@@ -6,24 +9,46 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from elmo.weights.checkpoint_folder import Weights, read_checkpoint, write_checkpoint
+from elmo.files import explain_write
+from elmo.schema import Maybe
+from elmo.weights.checkpoint_folder import (
+    Checkpoint,
+    newest_sound,
+    prune_checkpoints,
+    read_checkpoint,
+    step_path,
+    write_checkpoint,
+)
 
-FOLDER = "checkpoint"
+FOLDER, KEPT = "checkpoint", 2
+_SETS = ("model", "best")  # of weights
+_ABOUT = {"config": {"elmo": {"mode": str}}, "data": {}, "elmo": Maybe({})}  # in the manifest
 
 
-def save_checkpoint(out: Path, now: Weights, best: Weights, training: dict[str, Any], about: dict[str, Any]) -> None:
-    """Replaces the checkpoint of the run in `out`; when this returns, a crash can no longer lose it."""
-    write_checkpoint(out / FOLDER, {"model": now, "best": best}, training, about)
+def save_checkpoint(
+    out: Path, update: int, weights: dict[str, Any], training: dict[str, Any], about: dict[str, Any]
+) -> None:
+    """Writes the checkpoint of an update; when this returns, a crash can no longer lose it.
+
+    `weights` holds the current weights as "model" and the best ones as "best".
+    """
+    assert weights.keys() == set(_SETS)
+    folder = out / FOLDER
+    with explain_write(folder):
+        folder.mkdir(exist_ok=True)
+    write_checkpoint(step_path(folder, update), weights, training, about)
+    prune_checkpoints(folder, KEPT, update)
 
 
-def load_checkpoint(out: Path) -> tuple[Weights, Weights, dict[str, Any], dict[str, Any]] | None:
-    """Current weights, best weights, training state and manifest; None without checkpoint, DataError if damaged."""
-    if not (out / FOLDER).exists():
-        return None
-    weights, training, manifest = read_checkpoint(out / FOLDER, "model", "best")
-    return weights["model"], weights["best"], training, manifest
+def load_checkpoint(out: Path) -> tuple[Path, Checkpoint] | None:
+    """The newest undamaged checkpoint and its path; None without checkpoint, DataError if all are damaged."""
+    folder = out / FOLDER
+    newest = newest_sound(folder, *_SETS, about=_ABOUT)
+    if newest is None and (folder / "manifest.json").exists():  # of a version that kept one checkpoint, in the folder
+        return folder, read_checkpoint(folder, *_SETS, about=_ABOUT)
+    return newest
 
 
 def drop_checkpoint(out: Path) -> None:
-    """Removes the checkpoint of a finished run."""
+    """Removes the checkpoints of a finished run."""
     shutil.rmtree(out / FOLDER, ignore_errors=True)

@@ -21,9 +21,14 @@ Identities = dict[str, str]  # model name -> checksum, so that several runs load
 
 def check_ready(config: RunConfig, identities: Identities | None = None) -> None:
     """An error if a file of the run or its biLM cannot be read."""
+    check_files(config)
+    _elmo_identity(config, {} if identities is None else identities)
+
+
+def check_files(config: RunConfig) -> None:
+    """An error if a file of the run cannot be opened."""
     for path in _files(config).values():
         open_bytes(path).close()
-    _elmo_identity(config, {} if identities is None else identities)
 
 
 def check_folder(out: Path) -> None:

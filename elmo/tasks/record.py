@@ -24,13 +24,12 @@ import torch
 
 from elmo.errors import DataError
 from elmo.files import sha256_file
+from elmo.record_shapes import describe_problem, find_record_problem
 from elmo.records import kind_of, make_record
 from elmo.settings import changed_settings, format_assignment
 from elmo.tasks.config import RunConfig, make_config
-from elmo.tasks.run import RECORD, Run, Splits, read_json
+from elmo.tasks.run import RECORD, Run, Splits, read_run_file
 from elmo.tasks.task import Task
-
-KEYS = ("task", "metric", "seed", "config", "data", "elmo", "vectors", "dev", "test", "mixes", "best", "curve")
 
 
 def run_record(run: Run, splits: Splits, **results: Any) -> dict[str, Any]:
@@ -75,34 +74,17 @@ def vectors_identity(path: str | None) -> dict[str, str] | None:
 def read_record(path: Path) -> dict[str, Any]:
     """The record in a file or a run's folder, in the current or an earlier format."""
     path = path / RECORD if path.is_dir() else path
-    record = read_json(path)
+    record = read_run_file(path)
     try:
         kind = kind_of(record)
     except DataError as error:
         raise DataError(f"{path}: {error.message}", error.hint) from error
     if kind != "task":
-        raise DataError(f"{path}: not the record of a task run (format {record.get('format')!r}, kind {kind!r}).")
-    if missing := _missing(record):
-        raise DataError(f"{path}: a record without {missing}.", "Delete the run's folder and train again.")
+        raise DataError(f"{path}: not the record of a task run (format {record.get('format')!r:.80}, kind {kind!r}).")
+    if problem := find_record_problem(kind, record):
+        hint = "Delete the run's folder and train again."
+        raise DataError(f"{path}: {describe_problem(kind, record, problem)}.", hint)
     return record
-
-
-def _missing(record: dict[str, Any]) -> str | None:
-    """The name of the first value that tables need and the record lacks."""
-    for key in KEYS:
-        if key not in record:
-            return key
-    config, metric = record["config"], record["metric"]
-    for section, key in (("data", "fraction"), ("words", "vectors"), ("elmo", "mode")):
-        if not isinstance(config, dict) or key not in (config.get(section) or {}):
-            return f"config.{section}.{key}"
-    for split in ("dev", "test"):
-        if metric not in (record[split] or {}) and not (split == "test" and record[split] is None):
-            return f"{split}.{metric}"
-    for split, about in record["data"].items():
-        if "sha256" not in about:
-            return f"data.{split}.sha256"
-    return None if "sha256" in (record["elmo"] or {"sha256": ""}) else "elmo.sha256"
 
 
 def find_records(paths: Iterable[str | Path]) -> list[dict[str, Any]]:

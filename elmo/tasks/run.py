@@ -10,7 +10,6 @@ RUN/
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,7 +26,9 @@ from elmo.embed.embedder import Embedder
 from elmo.embed.load import load
 from elmo.embed.model_checksum import vectors_checksum
 from elmo.errors import ConfigError, DataError
-from elmo.files import atomic_file, sha256_file
+from elmo.files import read_json, sha256_file
+from elmo.records import write_json
+from elmo.schema import Keys, List, Maybe, Number, check_shape
 from elmo.tasks.config import RunConfig, make_config
 from elmo.tasks.elmo_input import make_inputs
 from elmo.tasks.layer_cache import LayerSource
@@ -37,6 +38,13 @@ from elmo.tasks.word_vectors import read_vectors
 from elmo.tasks.word_vocabulary import WordVocabulary, build_vocabulary, initial_vectors
 
 CONFIG, WORDS, WEIGHTS, RECORD = "config.json", "words.json", "model.safetensors", "record.json"
+_WORDS_SHAPE = {
+    "words": List(str),
+    "labels": Keys(".*", List(str)),
+    "word_dim": Number(low=0, high=10_000, whole=True),
+}
+_MAX_BYTES = 1 << 30  # of a JSON file of a run; the vocabulary is the largest
+_TRAIN_AGAIN = "The file was changed or damaged; train the model again in another folder."
 
 
 @dataclass(frozen=True)
@@ -131,25 +139,27 @@ def new_run(config: RunConfig, *, show: bool | None = None) -> tuple[Run, Splits
 def save_vocabulary(folder: Path, run: Run) -> None:
     """Writes settings, vocabulary and labels, so that a finished run can be opened without its data."""
     values = {"words": run.vocabulary.words, "labels": dict(run.labels), "word_dim": run.word_dim}
-    for name, content in ((CONFIG, run.config.to_dict()), (WORDS, values)):
-        with atomic_file(folder / name) as partial:
-            partial.write_text(json.dumps(content, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+    write_json(folder / CONFIG, run.config.to_dict())
+    write_json(folder / WORDS, values)
 
 
 def open_run(folder: str | Path, *, device: str | None = None, elmo_model: str | None = None) -> Run:
     """Opens a finished run with its best weights. `elmo_model` is the biLM's present location, if it was moved."""
     folder = Path(folder)
-    settings, values = read_json(folder / CONFIG), read_json(folder / WORDS)
+    settings, values = read_run_file(folder / CONFIG), read_run_file(folder / WORDS)
+    check_shape(values, _WORDS_SHAPE, folder / WORDS, hint=_TRAIN_AGAIN)
     task = load_task(str(settings.get("task")))
     overrides: dict[str, Any] = {"train": {"device": device}} if device else {}
     overrides |= {"elmo": {"model": elmo_model}} if elmo_model else {}
     config = make_config(task, settings, overrides)
     vocabulary = WordVocabulary(values["words"])
-    labels = {name: tuple(label_set) for name, label_set in values["labels"].items()}
+    labels = _LabelSets({name: tuple(label_set) for name, label_set in values["labels"].items()})
+    labels.source = folder / WORDS
     word_dim = values["word_dim"]
     initial = np.zeros((len(vocabulary), word_dim), dtype=np.float32) if word_dim else None
     run = _assemble(task, config, vocabulary, labels, word_dim, initial)
-    record = read_json(folder / RECORD)
+    record = read_run_file(folder / RECORD)
+    check_shape(record, {"elmo": Maybe({"sha256": str})}, folder / RECORD, hint=_TRAIN_AGAIN)
     expected = (record.get("elmo") or {}).get("sha256")
     if config.elmo.mode == "frozen" and run.elmo_sha256 != expected:
         raise ConfigError(
@@ -169,18 +179,22 @@ def sentences_of(examples: Sequence[Any]) -> list[Sequence[str]]:
     return [sentence for example in examples for sentence in example.sentences]
 
 
-def read_json(path: Path) -> dict[str, Any]:
+def read_run_file(path: Path) -> dict[str, Any]:
     """Reads a JSON object of a run; DataError if it cannot be read."""
     try:
-        values = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
+        return read_json(path, max_bytes=_MAX_BYTES)
+    except DataError as error:
         hint = "A finished run has config.json, words.json, model.safetensors and record.json."
-        raise DataError(f"{path}: cannot be read ({error.strerror or error}).", hint) from error
-    except ValueError as error:
-        raise DataError(f"{path}: not JSON ({error}).") from error
-    if not isinstance(values, dict):
-        raise DataError(f"{path}: expected a JSON object.")
-    return values
+        raise DataError(error.message, error.hint or hint) from error
+
+
+class _LabelSets(dict[str, tuple[str, ...]]):
+    """The label sets of a stored run; a set that the model needs and the file lacks is an error of the file."""
+
+    source: Path
+
+    def __missing__(self, name: str) -> tuple[str, ...]:
+        raise DataError(f"{self.source}: labels.{name} is missing; expected a list.", _TRAIN_AGAIN)
 
 
 def _assemble(

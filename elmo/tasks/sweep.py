@@ -16,7 +16,8 @@ from elmo.tasks.checks import Identities, check_done, check_ready
 from elmo.tasks.config import RunConfig, make_config
 from elmo.tasks.run import RECORD
 from elmo.tasks.task import Task
-from elmo.tasks.train import Say, train
+from elmo.tasks.train import train
+from elmo.tasks.training_loop import Say
 
 PENALTIES = (1.0, 0.001)  # Table 2's lambdas
 PLACES = ("input", "both", "output")  # Table 3's columns
@@ -86,7 +87,7 @@ def train_plan(plan: Plan, out: str | Path, *, say: Say = lambda line: None, sho
     """Trains the unfinished runs in order; returns the records of all runs, each with its file under "path".
 
     Before the first training it raises an error for files that cannot be read, and for finished runs with other
-    settings.
+    settings. Several processes may train one set: they take turns, and each run is trained once.
     """
     out = Path(out)
     names = [name for name, _ in plan.runs]
@@ -104,6 +105,6 @@ def train_plan(plan: Plan, out: str | Path, *, say: Say = lambda line: None, sho
     for number, (name, config) in enumerate(plan.runs, start=1):
         if name not in finished:
             say(f"[{number} of {len(names)}] {name}")
-            finished[name] = train(config, out / name, say=say, show=show)
+            finished[name] = train(config, out / name, say=say, show=show, wait=True)
         records.append({**finished[name], "path": str(out / name / RECORD)})
     return records

@@ -6,7 +6,6 @@ list of strings or a spaCy Doc, its tokens. Tokens that look special, such as <S
 
 from __future__ import annotations
 
-import logging
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,13 +13,11 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from elmo.errors import ConfigError, DataError
-from elmo.text.chars import SURROGATE
+from elmo.errors import ConfigError
 from elmo.text.sentences import split_sentences
+from elmo.text.surrogates import SurrogateReplacer
 from elmo.text.tokenize import Tokenizer
 from elmo.text.tokenizer_function import Doc, doc_tokens, is_doc
-
-log = logging.getLogger(__name__)
 
 _EXPECTED = "a string (one sentence), or a list of strings and token lists (one sentence each)"
 
@@ -56,7 +53,7 @@ def normalize_input(
     for name, value, known in (("errors", errors, ("strict", "replace")), ("missing", missing, ("error", "empty"))):
         if value not in known:
             raise ConfigError(f"{name}={value!r} is unknown.", f"Use {known[0]!r} or {known[1]!r}.")
-    surrogates = _SurrogateReplacer(errors == "strict")
+    surrogates = SurrogateReplacer(strict=errors == "strict")
     sentences: list[list[str]] = []
     offsets: list[list[tuple[int, int]] | None] = []
     num_sentences: list[int] = []
@@ -85,8 +82,7 @@ def normalize_input(
         num_sentences.append(len(sentences) - num_before)
     if missing_items and missing == "error":
         raise _missing_error(missing_items, len(num_sentences))
-    if surrogates.count:
-        log.warning("%d lone surrogates were replaced by U+FFFD, the first in %s.", surrogates.count, surrogates.first)
+    surrogates.warn()
     return NormalizedInput(sentences=sentences, offsets=offsets, single=single, num_sentences=num_sentences)
 
 
@@ -175,25 +171,3 @@ def _missing_error(missing_items: list[tuple[int, Any]], num_items: int) -> Type
         f'{len(missing_items):,} of {num_items:,} items, at positions {positions}. missing="empty" reads them as empty '
         "sentences."
     )
-
-
-class _SurrogateReplacer:
-    """Replaces lone surrogates by U+FFFD and counts them, so that one call logs one warning."""
-
-    def __init__(self, strict: bool) -> None:
-        self.strict = strict
-        self.count = 0
-        self.first = ""
-
-    def replace(self, text: str, where: str) -> str:
-        if text.isascii() or not (match := SURROGATE.search(text)):
-            return text
-        if self.strict:
-            raise DataError(
-                f"{where} holds the lone surrogate U+{ord(match[0]):04X} at character {match.start()}.",
-                'This is not valid text; decode the source as UTF-8, or allow a replacement with errors="replace".',
-            )
-        replaced, count = SURROGATE.subn("\ufffd", text)
-        self.count += count
-        self.first = self.first or where
-        return replaced

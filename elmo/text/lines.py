@@ -51,7 +51,7 @@ def _decode(path: str | Path, replace: bool, max_line_bytes: int) -> Iterator[st
                     raise DataError(
                         f"{path}:{number}: byte {offset + skipped + error.start} (0x{line[skipped + error.start]:02x}) "
                         f"is not UTF-8 ({error.reason}).",
-                        "Convert the file to UTF-8; commands with an --errors option continue with --errors replace.",
+                        "Convert the file to UTF-8. --errors replace continues with U+FFFD in place of such bytes.",
                     ) from error
                 text = content[skipped:].decode(errors="replace")
                 num_replaced += 1

@@ -48,6 +48,8 @@ def _check_entries(archive: zipfile.ZipFile, path: Path) -> None:
             raise WeightsError(
                 f"{path}: entry {entry.filename!r} would be written outside its folder.", "It is not a model's zip."
             )
+        if not name.name:
+            raise WeightsError(f"{path}: an entry has the name {entry.filename!r}.", "It is not a model's zip.")
         if stat.S_ISLNK(entry.external_attr >> 16):
             raise WeightsError(f"{path}: entry {entry.filename!r} is a link.", "Links are not allowed in a zip.")
     total = sum(entry.file_size for entry in entries)

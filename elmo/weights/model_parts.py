@@ -127,7 +127,9 @@ def check_finite(tensors: Mapping[str, Tensor], source: str, *, allow_nonfinite:
             continue
         message = f"{source}: {name!r} has {bad:,} values that are NaN or infinite."
         if not allow_nonfinite:
-            raise WeightsError(message, "The training run diverged or the file is damaged; --allow-nonfinite loads it.")
+            raise WeightsError(
+                message, "The training run diverged or the file is damaged. --allow-nonfinite accepts it."
+            )
         log.warning(message)
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from elmo.errors import ConfigError, WeightsError
-from elmo.model.config import LARGEST_DIM, BiLMConfig, CharConfig, LSTMConfig, WordConfig
+from elmo.model.config import LARGEST_DIM, LARGEST_NUMBER, BiLMConfig, CharConfig, LSTMConfig, WordConfig
 from elmo.weights.names import stored_projections
 
 log = logging.getLogger(__name__)
@@ -147,8 +147,10 @@ def _integer(
 
 def _number(section: dict[str, Any], key: str, default: float) -> float:
     value = section.get(key.rsplit(".", 1)[-1], default)
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise ConfigError(f"{key} is {str(value)[:80]}; expected a number")
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= LARGEST_NUMBER:
+        raise ConfigError(
+            f"{key} is {str(value)[:80]}; expected a number from {-LARGEST_NUMBER:g} to {LARGEST_NUMBER:g}."
+        )
     return float(value)
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from in_process_cli import elmo_inside
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 FIXTURE = ROOT / "elmo" / "golden" / "allennlp"
@@ -78,6 +79,21 @@ def test_resumed_runs_give_the_same_bytes(work):
     assert code == 0, err
     assert out.read_bytes() == (work / "one.npz").read_bytes()
     assert [path.name for path in work.iterdir() if "stopped" in path.name] == ["stopped.npz"]
+
+
+@pytest.mark.parametrize("name", ["o.hdf5", "o.npz", "o.safetensors", "o.jsonl", "o.jsonl.gz"])
+def test_resuming_a_finished_output_does_nothing_and_says_so(tmp_path, capsys, name):
+    (tmp_path / "in.txt").write_text("A cat sat .\n", encoding="utf-8")
+    command = ["embed", tmp_path / "in.txt", tmp_path / name, *MODEL]
+    assert elmo_inside(capsys, *map(str, command)).returncode == 0
+    before = (tmp_path / name).read_bytes()
+    done = elmo_inside(capsys, *map(str, command), "--resume", "--json")
+    assert done.returncode == 0
+    assert json.loads(done.stdout)["finished_before"] is True
+    done = elmo_inside(capsys, *map(str, command), "--resume")
+    assert done.returncode == 0
+    assert f"{name} is finished" in done.stderr
+    assert (tmp_path / name).read_bytes() == before
 
 
 @pytest.mark.slow

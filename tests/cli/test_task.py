@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
 import sys
 from pathlib import Path
 
@@ -62,6 +65,26 @@ def test_train_evaluate_predict_and_table(tmp_path, capsys, monkeypatch):
     assert (tmp_path / "t.svg").read_text(encoding="utf-8").startswith("<svg")
     assert elmo(capsys, "task", "table", ".", "--markdown")[1].startswith("| Task |")
     assert json.loads(elmo(capsys, "task", "table", ".", "--json")[1])[0]["task"] == "ner"
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGTERM")
+def test_sigterm_saves_the_run_and_says_how_to_continue(tmp_path):
+    data = str(tiny_tasks.write_data(tmp_path, "ner"))
+    files = ("--train", data, "--dev", data, "--out", str(tmp_path / "run"))
+    forever = ("--set", "train.epochs=1000000", "--set", "train.patience=1000000")
+    child = subprocess.Popen(
+        [sys.executable, "-m", "elmo", "task", "train", "ner", *files, *SMALL, *forever],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=Path(__file__).parents[2],
+    )  # fmt: skip
+    assert child.stderr is not None
+    assert any(line.startswith("epoch 1,") for line in iter(child.stderr.readline, ""))
+    child.send_signal(signal.SIGTERM)
+    out, err = child.communicate(timeout=60)
+    assert child.returncode == 143
+    assert out == ""
+    assert err.splitlines()[-1].startswith("stopped by SIGTERM after update")
+    assert err.rstrip().endswith("The same command resumes it.")
+    assert list((tmp_path / "run" / "checkpoint").glob("step-*/manifest.json"))
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from elmo.errors import ConfigError, DataError, OutputError
+from elmo.files import file_lock
 from elmo.pretrain.data.corpus import Reading
 from elmo.pretrain.data.prepare import prepare
 from elmo.pretrain.data.prepare_config import PrepareConfig
@@ -286,14 +287,55 @@ def test_changed_bytes_are_detected_with_verify(tmp_path):
         open_prepared(folder)
 
 
+def test_changed_bytes_are_detected_when_the_folder_is_used_again(tmp_path):
+    data = prepare_text(tmp_path, MANY)
+    path = data.folder / "train-00000.tokens.npy"
+    content = bytearray(path.read_bytes())
+    content[-3] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(DataError, match=r"train-00000\.tokens\.npy is damaged"):
+        prepare_text(tmp_path, MANY)
+
+
+@pytest.mark.parametrize(("key", "value"), [("size", 5), ("unk", 0), ("bos", 1)])
+def test_a_manifest_that_contradicts_the_vocabulary_is_an_error(tmp_path, key, value):
+    folder = prepare_text(tmp_path, MANY).folder
+    manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+    manifest["vocab"][key] = value
+    (folder / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
+    with pytest.raises(DataError, match=rf"vocab\.{key} is {value}; vocab\.txt has"):
+        open_prepared(folder)
+
+
+def test_a_second_process_that_prepares_a_folder_is_refused_and_names_the_first(tmp_path):
+    with file_lock(tmp_path / ".prepared.lock", "", ""):
+        with pytest.raises(OutputError, match=rf"prepared is being prepared by process {os.getpid()} on"):
+            prepare_text(tmp_path, MANY)
+    assert not (tmp_path / "prepared").exists()
+    data = prepare_text(tmp_path, MANY)
+    with file_lock(tmp_path / ".prepared.lock", "", ""):  # a finished folder is only read
+        assert prepare_text(tmp_path, MANY).fingerprint == data.fingerprint
+
+
+def test_a_text_whose_name_is_not_utf8_is_prepared(tmp_path):
+    path = tmp_path / "caf\udce9.txt"
+    try:
+        path.write_text("a b c\n" * 30, encoding="utf-8")
+    except (OSError, UnicodeError):
+        pytest.skip("the file system allows only UTF-8 names")
+    data = prepare(PrepareConfig(files=(str(path),), heldout=0), tmp_path / "out")
+    assert data.manifest["sources"][0]["path"] == str(path)
+
+
 def test_an_invalid_manifest_is_an_error(tmp_path):
     folder = prepare_text(tmp_path, MANY).folder
     manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
     for content, message in (
-        ("{", "is damaged"),
-        ("[]", "does not describe prepared text"),
+        ("{", "not valid JSON"),
+        ("[]", "expected a JSON object"),
+        ("{}", "does not describe prepared text"),
         (json.dumps(manifest | {"version": 99}), "has version 99"),
-        (json.dumps({k: v for k, v in manifest.items() if k != "files"}), "files missing"),
+        (json.dumps({k: v for k, v in manifest.items() if k != "files"}), "files is missing"),
     ):
         (folder / "manifest.json").write_text(content, encoding="utf-8")
         with pytest.raises(DataError, match=message):

@@ -19,9 +19,9 @@ from elmo.pretrain.config import make_config
 from elmo.pretrain.data.prepare import prepare
 from elmo.pretrain.data.stream import ContinuousStream, LMBatch
 from elmo.pretrain.train.prefetch import Prefetcher
-from elmo.pretrain.train.signals import StopSignals
 from elmo.pretrain.train.step import StepMetrics, Trainer
 from elmo.pretrain.train.throughput import ThroughputMeter, flops_per_token
+from elmo.stop_signals import StopSignals
 
 
 def test_flops_per_token_by_hand() -> None:

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import shutil
+import signal
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -14,15 +18,20 @@ from models_with_head import tiny_with_head
 from safetensors.torch import load_file
 
 from elmo.errors import ConfigError, DataError, OutputError
+from elmo.run_folder import lock_run_folder
 from elmo.settings import parse_assignment
+from elmo.stop_signals import StopSignals
 from elmo.tasks.checkpoint import load_checkpoint
 from elmo.tasks.config import make_config
 from elmo.tasks.optim import WeightAverage, make_optimizer, update
 from elmo.tasks.predict import evaluate, predict
 from elmo.tasks.record import find_records, read_record
 from elmo.tasks.run import new_run, open_run
+from elmo.tasks.sweep import Plan, train_plan
 from elmo.tasks.task import load_task
-from elmo.tasks.train import train, update_seed
+from elmo.tasks.train import train
+from elmo.tasks.training_loop import TrainingLoop, update_seed
+from elmo.weights.checkpoint_folder import list_checkpoints
 from elmo.weights.store import save_store
 
 
@@ -43,6 +52,11 @@ def train_interrupted(config, out, after: int) -> None:
         train(config, out, say=say)
 
 
+def assert_same_weights(folder: Path, *runs: str) -> None:
+    first, second = (load_file(folder / name / "model.safetensors") for name in runs)
+    assert all(torch.equal(first[name], second[name]) for name in first)
+
+
 @pytest.mark.parametrize(
     "overrides",
     [
@@ -58,8 +72,7 @@ def test_an_interrupted_run_has_the_same_result(tmp_path, overrides):
     assert load_checkpoint(tmp_path / "resumed") is not None
     train_interrupted(config, tmp_path / "resumed", after=1)
     resumed = train(config, tmp_path / "resumed")
-    first, second = (load_file(tmp_path / name / "model.safetensors") for name in ("uninterrupted", "resumed"))
-    assert all(torch.equal(first[name], second[name]) for name in first)
+    assert_same_weights(tmp_path, "uninterrupted", "resumed")
     for record in (uninterrupted, resumed):
         record.pop("seconds")
         for validation in record["curve"]:
@@ -149,10 +162,105 @@ def test_a_run_that_cannot_start_leaves_no_folder(tmp_path):
 def test_a_damaged_checkpoint_is_an_error_with_its_file(tmp_path):
     config = tiny_tasks.settings(tmp_path, "ner")
     train_interrupted(config, tmp_path / "run", after=1)
-    path = tmp_path / "run" / "checkpoint" / "best.safetensors"
+    (path,) = (tmp_path / "run" / "checkpoint").glob("*/best.safetensors")
     path.write_bytes(path.read_bytes()[:-1] + b"x")
-    with pytest.raises(DataError, match=r"best\.safetensors is not the file"):
+    with pytest.raises(DataError, match=r"All 1 checkpoints in .* are damaged"):
         train(config, tmp_path / "run")
+
+
+def test_a_run_with_a_damaged_newest_checkpoint_continues_from_the_one_before_it(tmp_path, caplog):
+    config = tiny_tasks.settings(tmp_path, "ner", {"train": {"epochs": 4, "patience": 9}})
+    train(config, tmp_path / "uninterrupted")
+    train_interrupted(config, tmp_path / "run", after=3)
+    before, newest = list_checkpoints(tmp_path / "run" / "checkpoint")
+    (newest / "training.pt").write_bytes(b"")
+    lines: list[str] = []
+    train(config, tmp_path / "run", say=lines.append)
+    assert any(line.startswith(f"continuing {before} after") for line in lines)
+    assert [record.levelname for record in caplog.records if "damaged" in record.getMessage()] == ["WARNING"]
+    assert_same_weights(tmp_path, "uninterrupted", "run")
+
+
+@pytest.mark.parametrize(("number", "error"), [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, SystemExit)])
+def test_a_signal_saves_the_run_and_the_same_command_resumes_it(tmp_path, number, error):
+    config = tiny_tasks.settings(tmp_path, "ner", {"train": {"epochs": 4, "patience": 9}})
+    train(config, tmp_path / "uninterrupted")
+    lines: list[str] = []
+
+    def say(line: str) -> None:
+        lines.append(line)
+        if line.startswith("epoch 2"):
+            signal.raise_signal(number)
+
+    def exit_on_signal(*_: object) -> None:
+        raise SystemExit(143)  # as the command line does
+
+    handler = signal.signal(signal.SIGTERM, exit_on_signal)
+    try:
+        with pytest.raises(error):
+            train(config, tmp_path / "run", say=say)
+    finally:
+        signal.signal(signal.SIGTERM, handler)
+    assert lines[-1].startswith(f"stopped by {number.name} after update 4; the state of the run is saved in")
+    assert lines[-1].endswith("The same command resumes it.")
+    train(config, tmp_path / "run", say=lines.append)
+    assert "after update 4" in lines[-4]
+    assert_same_weights(tmp_path, "uninterrupted", "run")
+
+
+class StopAfterUpdates(StopSignals):
+    """Says after so many questions that a signal was received."""
+
+    def __init__(self, count: int) -> None:
+        self.left = count
+
+    @property
+    def received(self) -> int | None:
+        self.left -= 1
+        return None if self.left >= 0 else signal.SIGTERM
+
+
+def test_a_run_that_a_signal_stops_within_its_first_epoch_has_the_same_result(tmp_path):
+    config = tiny_tasks.settings(tmp_path, "ner", {"train": {"batch_size": 1, "epochs": 2}})
+    train(config, tmp_path / "uninterrupted")
+    (tmp_path / "run").mkdir()
+    run, splits = new_run(config)
+    loop = TrainingLoop(run, splits, tmp_path / "run", say=lambda line: None, show=None)
+    loop.run_to_end(StopAfterUpdates(3))
+    assert 0 < loop.state.updates < 5
+    assert loop.state.best is None
+    loop.save()
+    train(config, tmp_path / "run")
+    assert_same_weights(tmp_path, "uninterrupted", "run")
+
+
+def test_a_second_process_in_a_run_folder_is_refused_and_names_the_first(tmp_path):
+    config = tiny_tasks.settings(tmp_path, "ner", {"train": {"epochs": 1}})
+    with lock_run_folder(tmp_path / "run"):
+        with pytest.raises(OutputError, match=rf"run is in use by process {os.getpid()} on") as error:
+            train(config, tmp_path / "run")
+    assert "--out" in error.value.hint
+    assert train(config, tmp_path / "run")["task"] == "ner"
+
+
+def test_two_sets_of_runs_take_turns_and_train_each_run_once(tmp_path):
+    config = tiny_tasks.settings(tmp_path, "ner", {"train": {"epochs": 1}})
+    first = train(config, tmp_path / "first")
+    waiting = threading.Event()
+
+    def say(line: str) -> None:
+        if "is in use by" in line and line.endswith("Waiting for it."):
+            waiting.set()
+
+    plan = Plan(runs=(("a", config), ("b", config)))
+    with ThreadPoolExecutor(1) as executor:
+        with lock_run_folder(tmp_path / "set" / "a"):
+            records = executor.submit(train_plan, plan, tmp_path / "set", say=say)
+            assert waiting.wait(60)
+            shutil.copytree(tmp_path / "first", tmp_path / "set" / "a", dirs_exist_ok=True)  # the holder has finished
+        trained = records.result(60)
+    assert trained[0]["seconds"] == first["seconds"], "the run of the first process is not trained again"
+    assert trained[1]["path"].endswith("record.json")
 
 
 def test_training_stops_when_the_dev_score_does_not_improve(tmp_path):
@@ -224,7 +332,7 @@ def test_a_record_without_a_required_key_is_an_error(tmp_path):
         ("dev.f1", {**record, "dev": {}}),
     ):
         (tmp_path / "run" / "record.json").write_text(json.dumps(incomplete), encoding="utf-8")
-        with pytest.raises(DataError, match=f"record without {missing}"):
+        with pytest.raises(DataError, match=f"record of task without {missing}"):
             find_records([tmp_path])
 
 

@@ -166,3 +166,13 @@ def test_error_without_room_to_unpack_names_the_variable(tmp_path, temporary_fol
     with pytest.raises(WeightsError, match="TMPDIR"):
         read_model(path)
     temporary_folder.chmod(0o700)
+
+
+@pytest.mark.parametrize("name", ["", "/", "."])
+def test_an_entry_without_a_name_is_an_error(tmp_path, name):
+    path = tmp_path / "model.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("x", "data")
+        archive.filelist[0].filename = name
+    with pytest.raises(WeightsError, match="entry"):
+        read_model(path)

@@ -64,7 +64,7 @@ def check_free_space(path: Path, num_bytes: int) -> None:
     if num_bytes > free:
         raise OutputError(
             f"{path} needs about {num_bytes / 1e6:,.0f} MB; {free / 1e6:,.0f} MB are free.",
-            "Free some space, store less (--dtype float16, --layers top, --pool mean), or try anyway with --force.",
+            "Free some space. --dtype float16, --layers top or --pool mean store less. --force tries anyway.",
         )
 
 

@@ -22,7 +22,7 @@ from elmo.embed.dump.options import DumpOptions
 from elmo.embed.dump.part_file import Layout, PartFile, write_part_file
 from elmo.embed.dump.part_folder import PartFolder
 from elmo.embed.dump.plan import InputWatch, layout_of, make_plan
-from elmo.embed.dump.target import STDOUT, Target, check_target, exists_error, is_stream
+from elmo.embed.dump.target import STDOUT, Target, check_target, exists_error, is_finished, is_stream
 from elmo.embed.dump.write_jsonl import json_line
 from elmo.embed.embedder import Embedder
 from elmo.embed.layer_choice import LayerChoice, choose_layers
@@ -53,6 +53,7 @@ class DumpSummary:
     bytes: int = 0  # of the output; 0 for a shard and for a stream
     seconds: float = 0.0
     tokens_per_second: float = 0.0  # of the blocks that this run computed
+    finished_before: bool = False  # an earlier run had finished the output, so this one did nothing
 
 
 def dump(
@@ -65,7 +66,8 @@ def dump(
 ) -> DumpSummary:
     """Embeds every line of a file into an output file (or jsonl on standard output, for "-").
 
-    Finished blocks are stored in OUT.parts/ until the output is complete; `resume` continues from them. A shard only
+    Finished blocks are stored in OUT.parts/ until the output is complete; `resume` continues from them, and does
+    nothing if the output exists and no blocks are left, because then the run is finished. A shard only
     adds its blocks there, and `merge` assembles the output. The embedder's carried state is reset.
     """
     options = options or DumpOptions()
@@ -75,10 +77,19 @@ def dump(
             "With state 'carry' every block continues from the one before it, so shards are not possible.",
             "Drop --shard, or use --state reset or warm.",
         )
+    if is_finished(checked_target, options):
+        return finished_summary(checked_target)
     if not is_stream(source):
         open_bytes(source).close()  # raises its errors: no such file, a folder
     job = _Job(embedder, source, checked_target, options, say)
     return job.to_stdout() if str(target) == STDOUT else job.to_file()
+
+
+def finished_summary(target: Target) -> DumpSummary:
+    """The summary of a run that had been finished before; its input is not read, so the counts are zero."""
+    return DumpSummary(
+        path=str(target.path), format=target.format, bytes=target.path.stat().st_size, finished_before=True
+    )
 
 
 class _Job:

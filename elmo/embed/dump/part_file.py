@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,9 +24,22 @@ import numpy as np
 
 from elmo.embed.dump.blocks import Block
 from elmo.errors import OutputError
-from elmo.files import atomic_file
+from elmo.files import atomic_file, parse_json
+from elmo.schema import COUNT, List, OneOf, find_problem
 
 MAGIC = b"elmo part 1\n"
+_SECTION = {
+    "dtype": OneOf("float16", "float32", "float64", "int64", "uint8"),
+    "shape": List(COUNT, least=1),
+    "offset": COUNT,
+    "bytes": COUNT,
+    "sha256": str,
+}
+_HEADER = {
+    "block": COUNT,
+    "first_line": COUNT,
+    "sections": {"vectors": _SECTION, "lengths": _SECTION, "lines": _SECTION, "tokens": _SECTION, "*": _SECTION},
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,12 +150,18 @@ class PartFile:
 
     def _parse_header(self, data: bytes) -> dict[str, Any]:
         try:
-            return dict(json.loads(data))
-        except ValueError as error:
+            header = parse_json(data, str(self.path), error=OutputError)
+        except OutputError as error:
             raise self._damaged("it has no header") from error
+        if problem := find_problem(header, _HEADER):
+            raise self._damaged(f"in its header, {problem}")
+        for name, section in header["sections"].items():
+            if math.prod(section["shape"]) * np.dtype(section["dtype"]).itemsize != section["bytes"]:
+                raise self._damaged(f"the size of its {name} is wrong")
+        return header
 
     def _damaged(self, reason: str) -> OutputError:
-        return OutputError(f"{self.path} is damaged: {reason}.", "Delete it and run again with --resume.")
+        return OutputError(f"{self.path} is damaged: {reason}.", "Delete it and run elmo embed again with --resume.")
 
 
 class PartFiles:
@@ -152,6 +172,13 @@ class PartFiles:
         self.num_lines = self.num_rows = 0
         self._num_bytes: dict[str, int] = {}
         for part_file in self:
+            stored = part_file.sections["vectors"]
+            if (*stored["shape"][1:], stored["dtype"]) != (layout.num_kept, layout.dim, layout.dtype):
+                raise OutputError(
+                    f"{part_file.path} has vectors of {stored['shape'][1:]} {stored['dtype']}; the plan says "
+                    f"{[layout.num_kept, layout.dim]} {layout.dtype}.",
+                    "Delete the folder and embed the text again.",
+                )
             self.num_lines += part_file.num_lines
             self.num_rows += part_file.num_rows
             for name, section in part_file.sections.items():

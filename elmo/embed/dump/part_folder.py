@@ -21,16 +21,30 @@ from contextlib import AbstractContextManager, ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
+from elmo.embed.dump.options import DTYPES, FORMATS
 from elmo.embed.dump.part_file import Layout, PartFile
 from elmo.embed.dump.target import Target
 from elmo.errors import OutputError
-from elmo.files import atomic_file, explain_write, file_lock
+from elmo.files import atomic_file, explain_write, file_lock, read_json
+from elmo.schema import COUNT, Maybe, Number, OneOf, check_shape
 from elmo.settings import changed_settings
 
 log = logging.getLogger(__name__)
 
 Plan = dict[str, Any]
 _FOR_PEOPLE = {"input.path", "model.name"}  # entries of the plan that may change: a moved file is still the same file
+_LAYOUT = {"num_kept": COUNT, "dim": COUNT, "stacked": bool, "pooled": bool, "dtype": OneOf(*DTYPES)}
+_COUNTS = {"blocks": Number(low=0, high=10**7, whole=True), "lines": COUNT, "tokens": COUNT}
+_SHAPES = {
+    "plan.json": {
+        "vectors": {"layout": _LAYOUT},
+        "output": {"format": OneOf(*FORMATS), "use_sentence_keys": bool, "forget_sentences": bool},
+        "shards": Maybe(Number(low=1, high=10**7, whole=True)),
+    },
+    "end.json": _COUNTS,
+    "result.json": {"bytes": COUNT, "mtime_ns": Number(low=-(2**63), high=2**63, whole=True), "counts": _COUNTS},
+}
+_START_OVER = "Delete the folder and embed the text again."
 _PART_FILE = re.compile(r"block-(\d+)\.part")
 
 
@@ -57,7 +71,7 @@ class PartFolder:
     def begin(self, plan: Plan, *, resume: bool, overwrite: bool) -> None:
         """Stores the plan of a run. An earlier plan must be the same (`resume`), or is discarded (`overwrite`)."""
         with self._lock("plan.lock", wait=True):
-            earlier = self.read("plan.json")
+            earlier = None if overwrite and not resume else self.read("plan.json")
             if earlier is not None and not resume and not overwrite:
                 raise OutputError(
                     f"{self.path} holds {len(self.blocks())} finished blocks of an earlier run.",
@@ -81,7 +95,8 @@ class PartFolder:
 
     @property
     def layout(self) -> Layout:
-        return Layout(**self.plan["vectors"]["layout"])
+        stored = self.plan["vectors"]["layout"]
+        return Layout(**{name: stored[name] for name in _LAYOUT})
 
     def part_path(self, number: int) -> Path:
         """The part file of a block."""
@@ -104,14 +119,15 @@ class PartFolder:
 
     def read(self, name: str) -> dict[str, Any] | None:
         """One of the folder's JSON files; None where it is missing."""
-        try:
-            text = (self.path / name).read_text(encoding="utf-8")
-        except FileNotFoundError:
+        path = self.path / name
+        if not path.exists():
             return None
         try:
-            return dict(json.loads(text))
-        except ValueError as error:
-            raise OutputError(f"{self.path / name} is damaged ({error}).", "Start over with --overwrite.") from error
+            values = read_json(path, error=OutputError, max_bytes=64 << 20)
+        except OutputError as error:
+            raise OutputError(error.message, _START_OVER) from error
+        check_shape(values, _SHAPES[name], path, error=OutputError, hint=_START_OVER)
+        return values
 
     def write(self, name: str, values: Mapping[str, Any]) -> None:
         """Writes one of the folder's JSON files."""

@@ -25,6 +25,13 @@ _SUFFIXES = {
     ".jsonl": "jsonl",
     ".ndjson": "jsonl",
 }
+_STARTS = {"hdf5": (b"\x89HDF",), "npz": (b"PK",), "parquet": (b"PAR1",), "jsonl": (b"{",)}  # first bytes by format
+_COMPRESSED_STARTS = {
+    ".gz": (b"\x1f\x8b",),
+    ".bz2": (b"BZh",),
+    ".xz": (b"\xfd7zXZ",),
+    ".zst": (b"\x28\xb5\x2f\xfd",),
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,6 +62,21 @@ def check_target(source: str | Path, target: str | Path, options: DumpOptions) -
     if checked.path.exists() and not options.overwrite and not options.resume:
         raise exists_error(checked.path)
     return checked
+
+
+def is_finished(target: Target, options: DumpOptions) -> bool:
+    """Whether a run that is to be resumed has nothing to do: its output exists, and no part files are left.
+
+    A file that is not of the output's format is not an output.
+    """
+    if not options.resume or options.overwrite or not target.path.is_file() or target.parts_path.exists():
+        return False
+    with target.path.open("rb") as file:
+        start = file.read(16)
+    if target.format == "safetensors":  # the length of a JSON header comes first
+        return start[8:9] == b"{"
+    starts = _COMPRESSED_STARTS.get(target.path.suffix) or _STARTS[target.format]
+    return any(start.startswith(known) for known in starts) or target.format == "jsonl" and start == b""
 
 
 def format_of(target: str | Path, chosen: str | None) -> str:

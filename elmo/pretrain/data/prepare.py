@@ -10,12 +10,11 @@ The result depends on the text and the options alone, not on the number of worke
 
 from __future__ import annotations
 
-import hashlib
-import json
 import logging
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -24,17 +23,19 @@ from typing import Any
 import numpy as np
 
 from elmo.errors import ConfigError, DataError
-from elmo.files import atomic_folder, sha256_file
+from elmo.files import atomic_folder, explain_write, file_lock, sha256_file
 from elmo.pretrain.data.corpus import Chunk, Reading, Source, chunk_jobs, find_sources
 from elmo.pretrain.data.parallel import map_in_order
 from elmo.pretrain.data.prepare_config import PrepareConfig
-from elmo.pretrain.data.prepared import FORMAT, MANIFEST, VERSION, PreparedData, open_prepared
+from elmo.pretrain.data.prepared import FORMAT, MANIFEST, VERSION, PreparedData, fingerprint_of, open_prepared
 from elmo.pretrain.data.reuse import describe_sources, modified_ns, reuse_prepared
 from elmo.pretrain.data.shards import write_shards
 from elmo.pretrain.data.splits import HELDOUT, TRAIN, split_and_count
 from elmo.pretrain.data.tokenized_job import ChunkStats, StoredJob, save_job, tokenize_job
 from elmo.pretrain.data.vocabulary import read_vocabulary
 from elmo.progress import Progress
+from elmo.records import write_json
+from elmo.text.vocab import Vocabulary
 
 log = logging.getLogger(__name__)
 
@@ -50,7 +51,7 @@ def prepare(
     """Writes the folder `out`, or opens it if it already holds the same text prepared with the same options.
 
     If it holds other text or other options, an error lists the differences, unless `overwrite` is set.
-    num_workers None: one per core.
+    num_workers None: one per core. While another process prepares the same folder, this is an OutputError.
     """
     out = Path(out)
     training = find_sources(config.files)
@@ -62,7 +63,40 @@ def prepare(
     if out.exists() and not overwrite:
         return reuse_prepared(out, sources, source_splits, options)
     vocab = read_vocabulary(config.vocab_path) if config.vocab_path else None
-    records = describe_sources(sources, source_splits, num_workers)
+    with _lock(out):
+        if out.exists() and not overwrite:  # another process has just written it
+            return reuse_prepared(out, sources, source_splits, options)
+        records = describe_sources(sources, source_splits, num_workers)
+        _write(config, out, sources, source_splits, records, vocab, options, num_workers, overwrite, progress)
+    return open_prepared(out)
+
+
+@contextmanager
+def _lock(out: Path) -> Iterator[None]:
+    """Locks a file beside `out`, because the folder itself is replaced as a whole; the file is removed at the end."""
+    with explain_write(out):
+        out.parent.mkdir(parents=True, exist_ok=True)
+    path = out.with_name(f".{out.name}.lock")
+    hint = "Wait for it, stop it, or choose another output folder."
+    with file_lock(path, f"{out} is being prepared by", hint):
+        try:
+            yield
+        finally:
+            path.unlink(missing_ok=True)
+
+
+def _write(
+    config: PrepareConfig,
+    out: Path,
+    sources: Sequence[Source],
+    source_splits: np.ndarray,
+    records: list[dict[str, Any]],
+    vocab: Vocabulary | None,
+    options: dict[str, Any],
+    num_workers: int | None,
+    overwrite: bool,
+    progress: bool | None,
+) -> None:
     with atomic_folder(out, overwrite=overwrite) as folder:
         jobs_folder = folder / "jobs"
         jobs_folder.mkdir()
@@ -72,13 +106,8 @@ def prepare(
         shutil.rmtree(jobs_folder)
         paths = sorted(path for path in folder.iterdir() if path.is_file())
         files = {path.name: {"size": path.stat().st_size, "sha256": sha256_file(path)} for path in paths}
-        hashes = [(name, file["sha256"]) for name, file in files.items()]
-        fingerprint = hashlib.sha256(json.dumps(hashes).encode()).hexdigest()
-        header = {"format": FORMAT, "version": VERSION, "fingerprint": fingerprint, "options": options}
-        manifest = header | manifest | {"sources": records, "files": files}
-        text = json.dumps(manifest, indent=1, ensure_ascii=False) + "\n"
-        (folder / MANIFEST).write_text(text, encoding="utf-8")
-    return open_prepared(out)
+        header = {"format": FORMAT, "version": VERSION, "fingerprint": fingerprint_of(files), "options": options}
+        write_json(folder / MANIFEST, header | manifest | {"sources": records, "files": files})
 
 
 def _options(config: PrepareConfig) -> dict[str, Any]:

@@ -16,6 +16,7 @@ their targets are <UNK>.
 
 from __future__ import annotations
 
+import hashlib
 import json
 from dataclasses import dataclass
 from functools import cached_property
@@ -25,11 +26,34 @@ from typing import Any
 import numpy as np
 
 from elmo.errors import DataError
-from elmo.files import sha256_file
+from elmo.files import read_json, sha256_file
+from elmo.schema import ANY, COUNT, NUMBER, SHARE, Keys, List, Maybe, Number, OneOf, check_shape
 from elmo.text.vocab import Vocabulary
 
 FORMAT, VERSION = "elmo-prepared", 1
 MANIFEST = "manifest.json"
+_SHARDS = {"shards": List({"sentences": COUNT, "tokens": COUNT})}
+_SOURCE = {
+    "path": str,
+    "split": OneOf("train", "heldout"),
+    "size": COUNT,
+    "mtime_ns": Number(low=-(2**63), high=2**63, whole=True),
+    "sha256": str,
+    "heldout_sentences": COUNT,
+    "skipped": Maybe(str),
+}
+_SHAPE = {
+    "fingerprint": str,
+    "options": {"max_chars": Number(low=3, high=10_000, whole=True), "*": ANY},
+    "sources": List(_SOURCE),
+    "vocab": {"size": COUNT, "bos": COUNT, "eos": COUNT, "unk": COUNT, "order_score": NUMBER},
+    "num_types": COUNT,
+    "train": _SHARDS,
+    "heldout": _SHARDS,
+    "unknown_share": {"train": SHARE, "heldout": SHARE},
+    "cut_share": SHARE,
+    "files": Keys(r"[\w.-]+", {"size": COUNT, "sha256": str}),
+}
 
 
 @dataclass(frozen=True)
@@ -123,7 +147,11 @@ class PreparedData:
 
 
 def open_prepared(folder: str | Path, *, verify: bool = False) -> PreparedData:
-    """Opens a folder that `elmo prepare` wrote; checks the size of every file, and with `verify` also its sha256."""
+    """Opens a folder that `elmo prepare` wrote; checks the size of every file, and with `verify` also its sha256.
+
+    `elmo prepare` and `elmo pretrain` verify a folder that an earlier call has written; that reads all of it, which
+    takes about one second per gigabyte.
+    """
     folder = Path(folder)
     data = PreparedData(folder, read_manifest(folder))
     for name, file in data.manifest["files"].items():
@@ -140,28 +168,50 @@ def open_prepared(folder: str | Path, *, verify: bool = False) -> PreparedData:
                     f"{num_sentences:,} and {num_tokens:,}, as in the manifest.",
                     _REPAIR_HINT,
                 )
+    _check_tables(data)
     return data
 
 
-def read_manifest(folder: Path) -> dict[str, Any]:
-    """Reads the manifest of a prepared folder and checks its format and version."""
-    path = folder / MANIFEST
-    try:
-        manifest: Any = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
+def _check_tables(data: PreparedData) -> None:
+    """Compares the sizes in the manifest with the vocabulary and the table of word types."""
+    vocab = data.vocab
+    for key, actual in (("size", len(vocab)), ("bos", vocab.bos), ("eos", vocab.eos), ("unk", vocab.unk)):
+        if data.manifest["vocab"][key] != actual:
+            message = f"{data.folder / MANIFEST}: vocab.{key} is {data.manifest['vocab'][key]}; vocab.txt has {actual}."
+            raise DataError(message, _REPAIR_HINT)
+    expected = (data.num_types, data.max_chars)
+    if data.type_chars.shape != expected:
         raise DataError(
-            f"{path}: cannot be read ({error.strerror}).", "Is this a folder that `elmo prepare` wrote?"
-        ) from error
-    except ValueError as error:
-        raise DataError(f"{path} is damaged ({error}).", _REPAIR_HINT) from error
-    if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
+            f"{data.folder / 'type_chars.npy'} has the shape {data.type_chars.shape}; expected {expected}, as in the "
+            "manifest.",
+            _REPAIR_HINT,
+        )
+
+
+def read_manifest(folder: Path) -> dict[str, Any]:
+    """Reads the manifest of a prepared folder and checks its format, version, shape and fingerprint."""
+    path = folder / MANIFEST
+    if not path.exists():
+        raise DataError(
+            f"{path}: cannot be read (No such file or directory).", "Is this a folder that `elmo prepare` wrote?"
+        )
+    manifest = read_json(path, max_bytes=1 << 30)
+    if manifest.get("format") != FORMAT:
         raise DataError(f"{path} does not describe prepared text.", "Expected a folder that `elmo prepare` wrote.")
     if manifest.get("version") != VERSION:
-        raise DataError(f"{path} has version {manifest.get('version')!r}; this program reads {VERSION}.", _REPAIR_HINT)
-    missing = {"fingerprint", "options", "sources", "vocab", "num_types", "train", "heldout", "files"} - set(manifest)
-    if missing:
-        raise DataError(f"{path} is damaged: {', '.join(sorted(missing))} missing.", _REPAIR_HINT)
+        raise DataError(
+            f"{path} has version {manifest.get('version')!r:.80}; this program reads {VERSION}.", _REPAIR_HINT
+        )
+    check_shape(manifest, _SHAPE, path, hint=_REPAIR_HINT)
+    if manifest["fingerprint"] != fingerprint_of(manifest["files"]):
+        raise DataError(f"{path} is damaged: its fingerprint is not the one of its files.", _REPAIR_HINT)
     return manifest
+
+
+def fingerprint_of(files: dict[str, dict[str, Any]]) -> str:
+    """A hash of the names and contents of all files; equal for equal contents, byte for byte."""
+    hashes = [(name, file["sha256"]) for name, file in sorted(files.items())]
+    return hashlib.sha256(json.dumps(hashes).encode()).hexdigest()
 
 
 _REPAIR_HINT = "Delete the folder and prepare the text again."

@@ -57,7 +57,9 @@ def reuse_prepared(
 ) -> PreparedData:
     """Opens the folder `out` if it holds this text prepared with these options; else an error lists the differences."""
     if not (out / MANIFEST).exists():
-        raise OutputError(f"{out} exists and is not prepared text.", "Choose another name or pass --overwrite.")
+        raise OutputError(
+            f"{out} exists and is not prepared text.", "Choose another folder. --overwrite replaces this one."
+        )
     manifest = read_manifest(out)
     differences = [
         f"{name}: {before!r} then, {after!r} now"
@@ -76,10 +78,10 @@ def reuse_prepared(
     if differences:
         raise OutputError(
             f"{out} was prepared from other text or with other options.",
-            "\n  ".join([*differences[:20], "Choose another folder, or pass --overwrite to replace it."]),
+            "\n  ".join([*differences[:20], "Choose another folder. --overwrite replaces this one."]),
         )
     log.info("%s is up to date.", out)
-    return open_prepared(out)
+    return open_prepared(out, verify=True)
 
 
 def _is_same_text(source: Source, record: dict[str, Any]) -> bool:

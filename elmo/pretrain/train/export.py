@@ -26,9 +26,13 @@ from elmo.pretrain.train.loop import TrainResult
 from elmo.pretrain.train.metrics_log import read_metrics
 from elmo.pretrain.train.perplexity import DEFINITION, Evaluator
 from elmo.records import make_record, write_record
+from elmo.schema import COUNT, NUMBER, Number, find_problem
 from elmo.weights.model_parts import ModelParts
 from elmo.weights.published import write_published
 from elmo.weights.store import save_store
+
+_STEP = {"step": COUNT, "forward": Number(0, 700), "backward": Number(0, 700), "skipped": bool}
+_VALIDATION = {"step": COUNT, "validation": {"reset": {"mean": NUMBER}, "carried": {"mean": NUMBER}}}
 
 
 def export(
@@ -87,11 +91,12 @@ def export(
 def _draw_curves(out: Path) -> None:
     """Writes curve.svg from metrics.jsonl, with about 400 points of the training loss."""
     records = read_metrics(out / "metrics.jsonl")
-    steps = [r for r in records if "forward" in r and not r["skipped"]]
+    # a loss above 700, whose exponential would overflow, is not drawn
+    steps = [r for r in records if find_problem(r, _STEP) is None and not r["skipped"]]
     shown_steps = steps[:: max(1, len(steps) // 400)]
     loss = [(r["step"], math.exp((r["forward"] + r["backward"]) / 2)) for r in shown_steps]
     validations = {
-        kind: [(r["step"], r["validation"][kind]["mean"]) for r in records if "validation" in r]
+        kind: [(r["step"], r["validation"][kind]["mean"]) for r in records if find_problem(r, _VALIDATION) is None]
         for kind in ("reset", "carried")
     }
     curves = {

@@ -35,10 +35,10 @@ from elmo.pretrain.train.metrics_log import MetricsLog
 from elmo.pretrain.train.perplexity import Evaluator
 from elmo.pretrain.train.prefetch import Prefetcher
 from elmo.pretrain.train.run_state import RunState, is_due
-from elmo.pretrain.train.signals import StopSignals
 from elmo.pretrain.train.step import StepMetrics, Trainer
 from elmo.pretrain.train.step_inputs import StepInputs
 from elmo.pretrain.train.throughput import ThroughputMeter
+from elmo.stop_signals import StopSignals
 
 log = logging.getLogger(__name__)
 

@@ -22,6 +22,7 @@ from elmo.errors import DataError
 from elmo.files import atomic_file
 from elmo.text.columns import Row, check_widths, read_blocks
 from elmo.text.lines import read_lines
+from elmo.text.surrogates import read_json_lines
 
 log = logging.getLogger(__name__)
 
@@ -74,7 +75,7 @@ def sorted_clusters(clusters: Iterable[Iterable[Mention]]) -> tuple[Cluster, ...
 
 
 def _read_json(path: Path) -> Iterator[Example]:
-    for number, line in enumerate(read_lines(path), 1):
+    for number, line in enumerate(read_json_lines(path), 1):
         if not line.strip():
             continue
         where = f"{path}:{number}"

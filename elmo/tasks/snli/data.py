@@ -20,8 +20,8 @@ from typing import Any
 
 from elmo.errors import DataError
 from elmo.files import atomic_file
-from elmo.text.lines import read_lines
 from elmo.text.penn_treebank import PTB_BRACKETS
+from elmo.text.surrogates import read_json_lines
 from elmo.text.tokenize import tokenizer
 
 log = logging.getLogger(__name__)
@@ -48,7 +48,7 @@ def read_examples(path: Path) -> list[Example]:
     """Reads the labelled pairs of a file; skips pairs without an agreed label."""
     examples = []
     num_pairs = 0
-    for number, line in enumerate(read_lines(path), 1):
+    for number, line in enumerate(read_json_lines(path), 1):
         if not line.strip():
             continue
         num_pairs += 1

@@ -23,8 +23,8 @@ from typing import Any
 
 from elmo.errors import DataError
 from elmo.files import atomic_file
-from elmo.text.lines import read_lines
 from elmo.text.sentences import split_sentences
+from elmo.text.surrogates import read_json_lines
 from elmo.text.tokenize import Token, tokenizer
 
 log = logging.getLogger(__name__)
@@ -83,7 +83,7 @@ def make_example(
 
 def read_examples(path: Path) -> list[Example]:
     """Reads the questions of a file in order, each with its passage."""
-    lines = list(read_lines(path))
+    lines = list(read_json_lines(path))
     try:
         values = json.loads("\n".join(lines))
     except (ValueError, RecursionError) as error:

@@ -1,0 +1,47 @@
+"""Hints of errors on the command line: a sentence that names a flag is shown only if the command has that flag.
+
+Library code is used by many commands and suggests the flags of some of them ("Choose another name. --overwrite replaces
+it."). A sentence that names the command of its flags ("run elmo embed with --resume") is always shown.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+_FLAG = re.compile(r"(?<![\w-])--[a-z][a-z-]*[a-z]")
+_COMMAND = re.compile(r"\belmo ((?:[a-z]+)(?: [a-z]+)?)")
+_SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z`\"'-])")
+EVERYWHERE = frozenset({"--help", "--debug", "--version"})  # flags that all commands have
+
+
+def usable_hint(hint: str, group: Any, words: Sequence[str]) -> str:
+    """The sentences of a hint that the command line `words` can follow; `group` holds all commands."""
+    flags = flags_of(group, words)
+    lines = []
+    for line in hint.split("\n"):
+        sentences = [s for s in _SENTENCE_END.split(line) if not missing_flags(s, flags, group)]
+        if sentences or not line:
+            lines.append(" ".join(sentences))
+    return "\n".join(lines)
+
+
+def missing_flags(sentence: str, flags: frozenset[str], group: Any) -> set[str]:
+    """The flags that a sentence names and neither `flags` has nor a command that the sentence names."""
+    named = frozenset[str]().union(*(flags_of(group, match[1].split()) for match in _COMMAND.finditer(sentence)))
+    return set(_FLAG.findall(sentence)) - flags - named - EVERYWHERE
+
+
+def flags_of(group: Any, words: Sequence[str]) -> frozenset[str]:
+    """The flags of the command that the words begin with, such as `task train ner --seed 1`; empty if there is none."""
+    command = group
+    for word in words:
+        if word.startswith("-") or not hasattr(command, "list_commands"):
+            break
+        if word not in command.list_commands(None):
+            break
+        command = command.get_command(None, word)
+    if command is group:
+        return frozenset()
+    return frozenset(flag for parameter in command.params for flag in (*parameter.opts, *parameter.secondary_opts))

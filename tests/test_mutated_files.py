@@ -1,0 +1,197 @@
+"""Every kind of JSON file that a command reads, with random changes: an answer or one clear error, never a bug report.
+
+A few mutants of each kind run in the fast suite, a few hundred in the slow one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shlex
+import shutil
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from in_process_cli import elmo_inside
+from mutations import mutants
+
+sys.path.insert(0, str(Path(__file__).parent / "report"))
+sys.path.insert(0, str(Path(__file__).parent / "tasks"))
+import sample_records as samples
+import small_runs
+import tiny_tasks
+
+from elmo.tasks.record import command_of
+from elmo.tasks.task import load_task
+from elmo.tasks.train import train
+
+FEW, MANY = 6, 300
+RECORDS: dict[str, Any] = {
+    "task": samples.task_record(),
+    **{name: samples.probe_record(name) for name in ("pos", "ner", "wsd", "wic", "similarity")},
+    "training": samples.training_report(),
+    "perplexity": samples.PERPLEXITY,
+    "finetuning": samples.FINETUNED,
+    "demo": samples.DEMO,
+    "neighbours": samples.SIMILAR,
+    "geometry": samples.GEOMETRY,
+}
+
+
+@dataclass(frozen=True)
+class Case:
+    """A file with valid JSON and a command that reads it."""
+
+    path: Path
+    command: tuple[str, ...]
+    lines: bool = False  # one JSON value per line
+    restore: Callable[[], None] = lambda: None  # before each mutant, because the command changes its files
+    finish: Callable[[Path], None] = lambda path: None  # after each mutant was written
+
+
+def parse(case: Case) -> Any:
+    text = case.path.read_text(encoding="utf-8")
+    return [json.loads(line) for line in text.splitlines() if line] if case.lines else json.loads(text)
+
+
+def run_mutants(case: Case, count: int, capsys: Any) -> None:
+    """Runs the command on each mutant; the exit code must be 0, 1 or 2, with one error or none."""
+    for mutant in mutants(parse(case), count):
+        case.restore()
+        items = mutant if case.lines and isinstance(mutant, list) else [mutant]
+        text = "\n".join(json.dumps(item) for item in items)
+        case.path.write_text(text, encoding="utf-8")
+        case.finish(case.path)
+        done = elmo_inside(capsys, *case.command)
+        errors = [line for line in done.stderr.splitlines() if line.startswith(("elmo: ", "Usage:"))]
+        shown = f"{text[:2000]}\n{done.stderr[-2000:]}"
+        assert "internal error" not in done.stderr, shown
+        assert "Traceback" not in done.stderr, shown
+        assert done.returncode in (0, 1, 2), shown
+        assert len(errors) == (done.returncode != 0), shown
+
+
+def make_report(folder: Path, name: str, capsys: Any) -> Case:
+    for number, record in enumerate((samples.task_record(seed=1), samples.task_record(elmo=False))):
+        (folder / f"other{number}.json").write_text(json.dumps(record), encoding="utf-8")
+    path = folder / ("course.json" if name == "course" else "record.json")
+    values = samples.COURSE if name == "course" else RECORDS[name]
+    path.write_text(json.dumps(values), encoding="utf-8")
+    (folder / "report.json").write_text(json.dumps(samples.training_report()), encoding="utf-8")
+    return Case(path, ("report", str(folder), "-o", str(folder.parent / "page")))
+
+
+def make_run(folder: Path, name: str, capsys: Any) -> Case:
+    config = tiny_tasks.settings(folder, "ner", {"elmo": {"mode": "frozen"}, "train": {"epochs": 1}})
+    train(config, folder / "run")
+    text = "Ada lived in London ."
+    if name == "table":
+        return Case(folder / "run" / "record.json", ("task", "table", str(folder / "run")))
+    return Case(folder / "run" / f"{name}.json", ("task", "predict", str(folder / "run"), text, "--device", "cpu"))
+
+
+def make_task_checkpoint(folder: Path, name: str, capsys: Any) -> Case:
+    config = tiny_tasks.settings(folder, "ner", {"train": {"epochs": 2}})
+
+    def stop(line: str) -> None:
+        if line.startswith("epoch 2"):
+            raise InterruptedError
+
+    with pytest.raises(InterruptedError):
+        train(config, folder / "run", say=stop)
+    shutil.copytree(folder / "run", folder / "copy")
+
+    def restore() -> None:
+        shutil.rmtree(folder / "run")
+        shutil.copytree(folder / "copy", folder / "run")
+
+    (path,) = (folder / "run" / "checkpoint").glob("*/manifest.json")
+    command = shlex.split(command_of(load_task("ner"), config))[1:]
+    return Case(path, (*command, "--out", str(folder / "run")), restore=restore)
+
+
+def make_examples(folder: Path, name: str, capsys: Any) -> Case:
+    config = small_runs.small_config(folder, name, train={"epochs": 1, "device": "cpu"})
+    train(config, folder / "run")
+    path = Path(config.data.train)
+    command = ("task", "evaluate", str(folder / "run"), str(path), "--device", "cpu")
+    return Case(path, command, lines=name != "squad")
+
+
+def make_prepared(folder: Path, name: str, capsys: Any) -> Case:
+    text = folder / "text.txt"
+    text.write_text("".join(f"the cat {i} sat on mat {i % 7} .\n" for i in range(100)), encoding="utf-8")
+    command = ("prepare", str(text), "--out", str(folder / "prepared"), "--workers", "1")
+    assert elmo_inside(capsys, *command).returncode == 0
+    return Case(folder / "prepared" / "manifest.json", command)
+
+
+def make_model(folder: Path, name: str, capsys: Any) -> Case:
+    model = folder / "model"
+    form = "hdf5" if name == "options" else "elmo"
+    assert elmo_inside(capsys, "convert", "tiny-random", str(model), "--to", form).returncode == 0
+
+    def list_config(path: Path) -> None:
+        data = path.read_bytes()
+        manifest = json.loads((model / "manifest.json").read_text(encoding="utf-8"))
+        manifest["files"]["config.json"] = {"sha256": hashlib.sha256(data).hexdigest(), "bytes": len(data)}
+        (model / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
+
+    if name == "options":
+        sentences = folder / "sentences.txt"
+        sentences.write_text("A cat sat .\n", encoding="utf-8")
+        command = ("embed", str(sentences), str(folder / "out.jsonl"), "--overwrite", "--device", "cpu")
+        return Case(model / "options.json", (*command, "--model", str(model)))
+    finish = list_config if name == "config" else lambda path: None
+    return Case(model / f"{name}.json", ("info", str(model)), finish=finish)
+
+
+def make_parts(folder: Path, name: str, capsys: Any) -> Case:
+    source, out, parts = folder / "in.txt", folder / "out.jsonl", folder / "out.jsonl.parts"
+    source.write_text("A cat sat .\nIt slept .\n" * 4, encoding="utf-8")
+    command = ("embed", str(source), str(out), "--model", "tiny-random", "--device", "cpu", "--block-tokens", "20")
+    for shard in ("1/2", "2/2"):
+        assert elmo_inside(capsys, *command, "--shard", shard).returncode == 0
+    shutil.copytree(parts, folder / "copy")
+
+    def restore() -> None:
+        out.unlink(missing_ok=True)
+        shutil.rmtree(parts, ignore_errors=True)
+        shutil.copytree(folder / "copy", parts)
+
+    used = (*command, "--resume") if name == "resume" else ("merge", str(out))
+    return Case(parts / ("end.json" if name == "end" else "plan.json"), used, restore=restore)
+
+
+MAKERS: dict[str, tuple[Callable[..., Case], tuple[str, ...]]] = {
+    "report": (make_report, (*RECORDS, "course")),
+    "run": (make_run, ("config", "words", "record", "table")),
+    "checkpoint": (make_task_checkpoint, ("manifest",)),
+    "examples": (make_examples, ("snli", "squad", "coref")),
+    "prepared": (make_prepared, ("manifest",)),
+    "model": (make_model, ("options", "config", "manifest")),
+    "parts": (make_parts, ("end", "merge", "resume")),
+}
+
+
+CASES = [pytest.param(kind, name, id=f"{kind}-{name}") for kind, (_, names) in MAKERS.items() for name in names]
+
+
+def make_case(kind: str, name: str, folder: Path, capsys: Any) -> Case:
+    folder.mkdir()
+    return MAKERS[kind][0](folder, name, capsys)
+
+
+@pytest.mark.parametrize(("kind", "name"), CASES)
+def test_a_few_mutated_files_get_an_answer_or_one_error(kind: str, name: str, tmp_path: Path, capsys: Any) -> None:
+    run_mutants(make_case(kind, name, tmp_path / "files", capsys), FEW, capsys)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("kind", "name"), CASES)
+def test_many_mutated_files_get_an_answer_or_one_error(kind: str, name: str, tmp_path: Path, capsys: Any) -> None:
+    run_mutants(make_case(kind, name, tmp_path / "files", capsys), MANY, capsys)
