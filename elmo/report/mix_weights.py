@@ -42,8 +42,8 @@ def mix_rows(records: Sequence[Record]) -> list[MixRow]:
     candidates: dict[tuple[str, str], list[list[Record]]] = defaultdict(list)
     for group in group_runs(learned).values():
         # runs of one group have mixes of the same size, unless a record was changed
-        for _, runs in groupby(sorted(group, key=_num_weights), key=_num_weights):
-            same_size = list(runs)
+        for _, members in groupby(sorted(group, key=_num_weights), key=_num_weights):
+            same_size = list(members)
             candidates[same_size[0]["task"], same_size[0]["config"]["elmo"]["place"]].append(same_size)
     rows = []
     for (task, _), groups in candidates.items():

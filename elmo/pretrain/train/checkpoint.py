@@ -34,7 +34,7 @@ __all__ = [
     "sweep_leftovers",
 ]
 
-_ABOUT = {"identity": {}, "settings": {}}  # in the manifest
+_ABOUT: dict[str, Any] = {"identity": {}, "settings": {}}  # in the manifest
 
 
 def save_checkpoint(folder: Path, step: int, weights: Weights, training: dict[str, Any], about: dict[str, Any]) -> Path:
