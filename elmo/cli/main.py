@@ -151,7 +151,8 @@ def _explain(error: BaseException, words: Sequence[str]) -> int:
 
 def _fail(message: str, code: int) -> int:
     if sys.stderr is not None:
-        print(f"elmo: {message}", file=sys.stderr)
+        # a message may quote a lone surrogate, from a file's name or from JSON
+        print(f"elmo: {message.encode('utf-8', 'backslashreplace').decode()}", file=sys.stderr)
     return code
 
 

@@ -34,7 +34,7 @@ _NAME = re.compile(r"step-(\d{8,})")
 _TRAINING, _MANIFEST = "training.pt", "manifest.json"
 _DAMAGE = (
     OSError, ValueError, KeyError, TypeError, AttributeError, RuntimeError, EOFError,
-    SafetensorError, pickle.UnpicklingError,
+    DataError, SafetensorError, pickle.UnpicklingError,
 )  # fmt: skip
 
 Weights = dict[str, Tensor]
@@ -62,8 +62,8 @@ def read_checkpoint(folder: Path, *names: str, about: Any = ANY) -> Checkpoint:
 
     `about` is the shape (`elmo.schema`) of what the run has added to the manifest.
     """
-    manifest = read_json(folder / _MANIFEST, max_bytes=64 << 20)
     try:
+        manifest = read_json(folder / _MANIFEST, max_bytes=64 << 20)
         if problem := find_problem(manifest, about):
             raise ValueError(f"{_MANIFEST}: {problem}")
         for name in (*(f"{name}.safetensors" for name in names), _TRAINING):
@@ -74,7 +74,7 @@ def read_checkpoint(folder: Path, *names: str, about: Any = ANY) -> Checkpoint:
         training = torch.load(folder / _TRAINING, map_location="cpu", weights_only=True, mmap=False)
     except _DAMAGE as error:
         raise DataError(
-            f"{folder}: damaged checkpoint ({str(error)[:200]}).",
+            f"{folder}: damaged checkpoint ({' '.join(str(error).split())[:200]}).",
             "Delete this folder: the run then continues from an earlier checkpoint, or starts over.",
         ) from error
     return weights, training, manifest

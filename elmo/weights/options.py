@@ -149,7 +149,7 @@ def _number(section: dict[str, Any], key: str, default: float) -> float:
     value = section.get(key.rsplit(".", 1)[-1], default)
     if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= LARGEST_NUMBER:
         raise ConfigError(
-            f"{key} is {str(value)[:80]}; expected a number from {-LARGEST_NUMBER:g} to {LARGEST_NUMBER:g}."
+            f"{key} is {str(value)[:80]}; expected a finite number from {-LARGEST_NUMBER:g} to {LARGEST_NUMBER:g}."
         )
     return float(value)
 

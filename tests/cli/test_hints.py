@@ -89,6 +89,7 @@ def test_bytes_that_are_not_utf8_suggest_replacement_only_where_it_is_possible(t
     text = str(tmp_path / "latin.txt")
     done = elmo_inside(capsys, "embed", text, str(tmp_path / "o.npz"), "--model", "tiny-random", "--device", "cpu")
     assert "--errors replace" in done.stderr
-    done = elmo_inside(capsys, "task", "train", "ner", "--train", text, "--dev", text, "--device", "cpu")
+    out = ("--out", str(tmp_path / "run"))
+    done = elmo_inside(capsys, "task", "train", "ner", "--train", text, "--dev", text, "--device", "cpu", *out)
     assert "Convert the file to UTF-8." in done.stderr
     assert "--errors" not in done.stderr

@@ -210,7 +210,7 @@ def slow_steps(work: Callable[[], object]) -> None:
 def save_forever(out: Path, pipe: int) -> None:
     for step in range(1, 1_000_000):
         weights, training = {"w": torch.full((50_000,), float(step))}, {"step": step}
-        save_checkpoint(out, step, weights, training, {"identity": {}})
+        save_checkpoint(out, step, weights, training, {"identity": {}, "settings": {}})
         os.write(pipe, b".")
         prune_checkpoints(out, 2, step)
 

@@ -59,6 +59,10 @@ def changed(path: str, value: object) -> dict:
         ("char_cnn.n_highway", 101, ["n_highway", "0 to 100"]),
         ("bidirectional", "yes", ["bidirectional", "true or false"]),
         ("forget_bias", 1e999, ["forget_bias", "finite"]),
+        ("forget_bias", 10**400, ["forget_bias", "1e+30"]),
+        ("lstm.cell_clip", 1e308, ["cell_clip", "1e+30"]),
+        ("lstm.cell_clip", 10**400, ["cell_clip", "1e+30"]),
+        ("lstm.proj_clip", 1e-320, ["proj_clip", "1e-30"]),
     ],
 )
 def test_error_for_an_impossible_setting_names_it_and_its_range(path, value, texts):
