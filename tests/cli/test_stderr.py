@@ -30,7 +30,9 @@ def test_a_command_works_without_standard_error(redirection: str, words: list[st
     assert done.stdout == elmo("2>/dev/null", *words).stdout
 
 
-@pytest.mark.parametrize("redirection", ["2>&-", "2>/dev/full", "<&- 2>&-"])
+@pytest.mark.parametrize(
+    "redirection", ["2>&-", *(pytest.param(text, marks=pytest.mark.slow) for text in ("2>/dev/full", "<&- 2>&-"))]
+)
 def test_output_is_written_without_standard_error(tmp_path: Path, redirection: str) -> None:
     source = tmp_path / "in.txt"
     source.write_text("One sentence here .\nanother one .\n")  # a warning: no line has a capital letter

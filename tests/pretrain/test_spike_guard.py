@@ -244,7 +244,7 @@ def uninterrupted(text: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
-@pytest.mark.parametrize("call", [62, 69, 72, 75, 85, 105])
+@pytest.mark.parametrize("call", [69, *(pytest.param(call, marks=pytest.mark.slow) for call in (62, 72, 75, 85, 105))])
 @pytest.mark.usefixtures("short_windows")
 def test_run_interrupted_around_a_spike_ends_bit_identical(
     call: int, text: Path, uninterrupted: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -302,5 +302,6 @@ def test_stop_in_a_spike_does_not_change_the_rollback_step(
     assert without_validations == [r for r in records(uninterrupted) if "validation" not in r]
 
 
+@pytest.mark.slow
 def test_run_killed_around_a_spike_ends_bit_identical(tmp_path: Path) -> None:
     drive("spike", tmp_path, 1)
