@@ -282,10 +282,10 @@ def test_elmo_lstm() -> None:
 
 def test_lstm_cell_is_masked_and_clipped() -> None:
     """TestLstmCellWithProjection.test_elmo_lstm_cell_completes_forward_pass"""
-    torch.manual_seed(0)
+    torch.manual_seed(1)
     cell = ProjectedLSTM(LSTMConfig(proj_dim=5, cell_dim=7, cell_clip=2, proj_clip=1))
     with torch.no_grad():
-        cell.kernel.mul_(50)  # so that clips take effect
+        cell.kernel.mul_(20)  # so that clips take effect
         outputs, after = cell(torch.rand(4, 5, 5), MASK, State(torch.ones(4, 5), torch.ones(4, 7)))
     assert not outputs[~MASK].any()
     assert outputs.abs().max() <= 1
