@@ -20,7 +20,7 @@ class Done(NamedTuple):
     stderr: str
 
 
-def elmo_inside(capsys: Any, *arguments: str) -> Done:
+def run_in_process(capsys: Any, *arguments: str) -> Done:
     """Runs `elmo ARGUMENTS` in this process."""
     handler = signal.getsignal(signal.SIGTERM)
     capsys.readouterr()

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from in_process_cli import elmo_inside
+from in_process_cli import run_in_process
 from models_with_head import tiny_with_head
 
 from elmo.weights.store import save_store
@@ -122,7 +122,7 @@ def test_text_without_a_known_licence_is_listed(run_folder):
 def test_the_card_is_stored_with_the_model(capsys, run_folder):
     write_card(run_folder)
     words = ["convert", str(run_folder / "model"), "--out", str(run_folder / "again"), "--storage", "int8"]
-    done = elmo_inside(capsys, *words, "--card", str(run_folder / "card.md"))
+    done = run_in_process(capsys, *words, "--card", str(run_folder / "card.md"))
     assert done.returncode == 0, done.stderr
     assert (run_folder / "again" / "README.md").read_bytes() == (run_folder / "card.md").read_bytes()
     for name in ("model.safetensors", "head.safetensors", "config.json"):

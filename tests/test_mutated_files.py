@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from in_process_cli import elmo_inside
+from in_process_cli import run_in_process
 from mutations import mutants
 
 sys.path.insert(0, str(Path(__file__).parent / "report"))
@@ -66,7 +66,7 @@ def run_mutants(case: Case, count: int, capsys: Any) -> None:
         text = "\n".join(json.dumps(item) for item in items)
         case.path.write_text(text, encoding="utf-8")
         case.finish(case.path)
-        done = elmo_inside(capsys, *case.command)
+        done = run_in_process(capsys, *case.command)
         errors = [line for line in done.stderr.splitlines() if line.startswith(("elmo: ", "Usage:"))]
         shown = f"{text[:2000]}\n{done.stderr[-2000:]}"
         assert "internal error" not in done.stderr, shown
@@ -126,14 +126,14 @@ def make_prepared(folder: Path, name: str, capsys: Any) -> Case:
     text = folder / "text.txt"
     text.write_text("".join(f"the cat {i} sat on mat {i % 7} .\n" for i in range(100)), encoding="utf-8")
     command = ("prepare", str(text), "--out", str(folder / "prepared"), "--workers", "1")
-    assert elmo_inside(capsys, *command).returncode == 0
+    assert run_in_process(capsys, *command).returncode == 0
     return Case(folder / "prepared" / "manifest.json", command)
 
 
 def make_model(folder: Path, name: str, capsys: Any) -> Case:
     model = folder / "model"
     form = "hdf5" if name == "options" else "elmo"
-    assert elmo_inside(capsys, "convert", "tiny-random", str(model), "--to", form).returncode == 0
+    assert run_in_process(capsys, "convert", "tiny-random", str(model), "--to", form).returncode == 0
 
     def list_config(path: Path) -> None:
         data = path.read_bytes()
@@ -155,7 +155,7 @@ def make_parts(folder: Path, name: str, capsys: Any) -> Case:
     source.write_text("A cat sat .\nIt slept .\n" * 4, encoding="utf-8")
     command = ("embed", str(source), str(out), "--model", "tiny-random", "--device", "cpu", "--block-tokens", "20")
     for shard in ("1/2", "2/2"):
-        assert elmo_inside(capsys, *command, "--shard", shard).returncode == 0
+        assert run_in_process(capsys, *command, "--shard", shard).returncode == 0
     shutil.copytree(parts, folder / "copy")
 
     def restore() -> None:

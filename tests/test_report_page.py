@@ -6,7 +6,7 @@ import re
 import shlex
 from pathlib import Path
 
-from in_process_cli import elmo_inside
+from in_process_cli import run_in_process
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "report"
@@ -22,7 +22,7 @@ def command() -> list[str]:
 def test_the_committed_page_is_up_to_date(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(ROOT)  # paths of records are relative to this folder
     words = [str(tmp_path) if word == "docs/report" else word for word in command()]
-    done = elmo_inside(capsys, *words)
+    done = run_in_process(capsys, *words)
     assert done.returncode == 0, done.stderr
     assert "left out" not in done.stderr
     written = {file.name: file.read_bytes() for file in tmp_path.iterdir()}

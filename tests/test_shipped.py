@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from in_process_cli import elmo_inside
+from in_process_cli import run_in_process
 
 import elmo
 from elmo.embed.lm import LanguageModel
@@ -69,7 +69,7 @@ def test_the_model_card_is_complete():
 
 @pytest.mark.slow
 def test_export_to_the_published_layout_and_back_is_identity(capsys, tmp_path):
-    done = elmo_inside(capsys, "convert", "default", "--out", str(tmp_path / "pair"), "--to", "hdf5")
+    done = run_in_process(capsys, "convert", "default", "--out", str(tmp_path / "pair"), "--to", "hdf5")
     assert done.returncode == 0, done.stderr
     ours, published = read_store(shipped_model()), read_model(tmp_path / "pair")
     assert published.vocab == ours.vocab

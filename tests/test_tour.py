@@ -12,7 +12,7 @@ from types import FrameType
 from typing import Any
 
 import pytest
-from in_process_cli import elmo_inside
+from in_process_cli import run_in_process
 
 import elmo
 
@@ -86,7 +86,7 @@ def test_the_reference_path_is_the_one_that_embedding_takes_without_kernels(monk
 def test_the_path_of_a_file_is_the_one_that_elmo_embed_takes(tmp_path: Path, capsys: Any) -> None:
     (tmp_path / "in.txt").write_text(TEXT)
     arguments = ("embed", tmp_path / "in.txt", tmp_path / "out.hdf5", "--model", "tiny-random")
-    entered = entered_modules(lambda: elmo_inside(capsys, *map(str, arguments)))
+    entered = entered_modules(lambda: run_in_process(capsys, *map(str, arguments)))
     # some of these modules also check an earlier result before the first block is read
     assert_path_is_taken("embed a file", entered, in_order=False)
 
@@ -95,5 +95,5 @@ def test_the_pretraining_path_is_the_one_that_elmo_pretrain_takes(tmp_path: Path
     (tmp_path / "corpus.txt").write_text(TEXT * 200)
     flags = ("--preset", "tiny", "--max-steps", "2", "--rows", "4", "--workers", "1", "--set", "data.heldout=0.2")
     arguments = ("pretrain", str(tmp_path / "corpus.txt"), "--out", str(tmp_path / "run"), *flags)
-    entered = entered_modules(lambda: elmo_inside(capsys, *arguments))
+    entered = entered_modules(lambda: run_in_process(capsys, *arguments))
     assert_path_is_taken("pretrain", entered, in_order=False)

@@ -124,10 +124,10 @@ def prune_checkpoints(folder: Path, keep: int, newest: int, also: Collection[int
     current = [path for path in checkpoints if step_of(path) <= newest]
     for path in set(checkpoints) - set(current[-keep:]) - {path for path in current if step_of(path) in also}:
         shutil.rmtree(path, ignore_errors=True)
-    sweep_leftovers(folder)
+    remove_unfinished(folder)
 
 
-def sweep_leftovers(folder: Path) -> None:
+def remove_unfinished(folder: Path) -> None:
     """Removes half-written checkpoints of processes that died while they wrote."""
     for path in folder.glob(".step-*") if folder.is_dir() else ():
         shutil.rmtree(path, ignore_errors=True)

@@ -8,7 +8,7 @@ import xml.etree.ElementTree as ET
 import numpy as np
 import pytest
 from golden import golden_embedder
-from in_process_cli import elmo_inside
+from in_process_cli import run_in_process
 from models_with_head import tiny_with_head
 
 from elmo.analysis.contexts import CONTEXTS, all_uses, sentence_layers, separation, word_vectors
@@ -77,7 +77,7 @@ def test_pictures_contain_every_point():
 
 def test_demo_reports_an_untrained_model(capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    done = elmo_inside(capsys, "demo", "--model", "tiny-random", "--device", "cpu")
+    done = run_in_process(capsys, "demo", "--model", "tiny-random", "--device", "cpu")
     assert done.returncode == 0, done.stderr
     assert "untrained" in done.stdout
     assert "no softmax" in done.stdout
@@ -87,7 +87,7 @@ def test_demo_reports_an_untrained_model(capsys, tmp_path, monkeypatch):
 def test_demo_with_a_language_model_as_json(capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     save_store(tmp_path / "m", tiny_with_head(), storage="int8")
-    done = elmo_inside(capsys, "demo", "--model", str(tmp_path / "m"), "--json", "--device", "cpu")
+    done = run_in_process(capsys, "demo", "--model", str(tmp_path / "m"), "--json", "--device", "cpu")
     assert done.returncode == 0, done.stderr
     facts = json.loads(done.stdout)
     assert (facts["kind"], facts["command"]) == ("demo", f"elmo demo --model {tmp_path / 'm'} --json")
@@ -102,6 +102,6 @@ def test_demo_with_a_language_model_as_json(capsys, tmp_path, monkeypatch):
     assert ordered != scrambled
     assert len(facts["language_model"]["substitutes"]) == 2
     assert list(tmp_path.iterdir()) == [tmp_path / "m"]  # no picture without --out
-    shown = elmo_inside(capsys, "demo", "--model", str(tmp_path / "m"), "--out", "p.svg", "--device", "cpu")
+    shown = run_in_process(capsys, "demo", "--model", str(tmp_path / "m"), "--out", "p.svg", "--device", "cpu")
     assert "scrambled" in shown.stdout
     assert "untrained" in shown.stdout  # tiny_with_head() is tiny-random with a softmax

@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 from golden import golden_embedder
-from in_process_cli import elmo_inside
+from in_process_cli import run_in_process
 
 from elmo.analysis.corpus_index import index_corpus
 from elmo.analysis.neighbors import Query, find_neighbors, static_neighbors
@@ -57,16 +57,16 @@ def test_occurrences_of_a_word_are_equal_without_context_only() -> None:
 def test_the_command_shows_neighbours_and_reports_wrong_arguments(tmp_path, capsys) -> None:
     (tmp_path / "c.txt").write_text("The cat sat .\nA dog and a cat\n")
     words = ["similar", "My cat slept .", "cat", str(tmp_path / "c.txt"), "--model", "tiny-random"]
-    done = elmo_inside(capsys, *words, "-k", "2")
+    done = run_in_process(capsys, *words, "-k", "2")
     assert done.returncode == 0
     assert done.stdout.count("[") == 3, "the query and two neighbours"
     assert "without context (the model's token layer): " in done.stdout
-    assert elmo_inside(capsys, *words, "--layers", "all").returncode == 2
-    wrong = elmo_inside(capsys, "similar", "My cat .", "horse", str(tmp_path / "c.txt"), "--model", "tiny-random")
+    assert run_in_process(capsys, *words, "--layers", "all").returncode == 2
+    wrong = run_in_process(capsys, "similar", "My cat .", "horse", str(tmp_path / "c.txt"), "--model", "tiny-random")
     assert wrong.returncode == 1
-    demo = elmo_inside(capsys, "demo", "--model", "tiny-random", "--json")
+    demo = run_in_process(capsys, "demo", "--model", "tiny-random", "--json")
     assert '"trained": false' in demo.stdout
-    score = elmo_inside(capsys, "score", "A cat .", "--model", "tiny-random")
+    score = run_in_process(capsys, "score", "A cat .", "--model", "tiny-random")
     assert score.returncode == 1
     assert "no softmax" in score.stderr
 
@@ -119,7 +119,7 @@ def test_the_record_holds_query_settings_and_both_kinds_of_neighbours(tmp_path, 
         "--vectors",
         str(tmp_path / "v.txt"),
     ]
-    done = elmo_inside(capsys, *words, *more, "--json")
+    done = run_in_process(capsys, *words, *more, "--json")
     assert done.returncode == 0, done.stderr
     record = json.loads(done.stdout)
     assert record["kind"] == "neighbours"
@@ -133,6 +133,6 @@ def test_the_record_holds_query_settings_and_both_kinds_of_neighbours(tmp_path, 
     assert record["without_context"][1]["words"] == [{"score": pytest.approx(0.6), "word": "dog"},
                                                      {"score": 0.0, "word": "sat"}]  # fmt: skip
     assert len(list((tmp_path / "i").iterdir())) == 1
-    wrong = elmo_inside(capsys, *words, "--beside", "A dog .")
+    wrong = run_in_process(capsys, *words, "--beside", "A dog .")
     assert (wrong.returncode, "'cat' is not among" in wrong.stderr) == (1, True)
-    assert elmo_inside(capsys, *words, "--index", str(tmp_path / "c.txt")).returncode == 2
+    assert run_in_process(capsys, *words, "--index", str(tmp_path / "c.txt")).returncode == 2

@@ -11,7 +11,7 @@ import h5py
 import numpy as np
 import oracle
 import pytest
-from in_process_cli import elmo_inside
+from in_process_cli import run_in_process
 from published_models import write_model
 from test_main import elmo
 
@@ -54,7 +54,7 @@ def test_published_to_ours_to_published_is_bit_identical(tmp_path, kind):
 def test_ours_to_published_to_ours_is_bit_identical(capsys, tmp_path, seed):
     write_model(tmp_path / "start", seed, vocab=True, softmax=True)
     for source, target in (("start", "ours"), ("ours", "published"), ("published", "second")):
-        done = elmo_inside(
+        done = run_in_process(
             capsys,
             "convert",
             str(tmp_path / source),
@@ -69,7 +69,7 @@ def test_ours_to_published_to_ours_is_bit_identical(capsys, tmp_path, seed):
 
 def test_float16_reports_rounding_and_without_head_drops_the_softmax(capsys, tmp_path):
     write_model(tmp_path / "a", 1, vocab=True, char_input=True, softmax=True)
-    done = elmo_inside(
+    done = run_in_process(
         capsys, "convert", str(tmp_path / "a"), str(tmp_path / "b"), "--dtype", "float16", "--without-head"
     )
     assert done.returncode == 0, done.stderr
@@ -81,7 +81,7 @@ def test_float16_reports_rounding_and_without_head_drops_the_softmax(capsys, tmp
 
 
 def test_json_report(capsys, tmp_path):
-    report = json.loads(elmo_inside(capsys, "convert", "tiny-random", str(tmp_path / "m"), "--json").stdout)
+    report = json.loads(run_in_process(capsys, "convert", "tiny-random", str(tmp_path / "m"), "--json").stdout)
     assert (report["from_format"], report["to_format"], report["not_exact"]) == ("built in", "elmo", [])
     assert {file["name"] for file in report["files"]} == {path.name for path in (tmp_path / "m").iterdir()}
 
@@ -90,7 +90,7 @@ def test_forget_bias_in_the_biases_is_reported_as_not_exact(capsys, tmp_path):
     parts = tiny_random()
     lstm = dataclasses.replace(parts.config.lstm, forget_bias=0.0)
     save_store(tmp_path / "m", dataclasses.replace(parts, config=dataclasses.replace(parts.config, lstm=lstm)))
-    done = elmo_inside(capsys, "convert", str(tmp_path / "m"), str(tmp_path / "out"), "--to", "hdf5")
+    done = run_in_process(capsys, "convert", str(tmp_path / "m"), str(tmp_path / "out"), "--to", "hdf5")
     assert done.returncode == 0, done.stderr
     assert "not exact: the forget bias" in done.stderr
 
@@ -98,11 +98,11 @@ def test_forget_bias_in_the_biases_is_reported_as_not_exact(capsys, tmp_path):
 def test_existing_target_is_replaced_only_with_overwrite(capsys, tmp_path):
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "mine").write_text("keep")
-    done = elmo_inside(capsys, "convert", "tiny-random", str(tmp_path / "out"))
+    done = run_in_process(capsys, "convert", "tiny-random", str(tmp_path / "out"))
     assert (done.returncode, done.stdout) == (1, "")
     assert "--overwrite" in done.stderr
     assert (tmp_path / "out" / "mine").read_text() == "keep"
-    assert elmo_inside(capsys, "convert", "tiny-random", str(tmp_path / "out"), "--overwrite").returncode == 0
+    assert run_in_process(capsys, "convert", "tiny-random", str(tmp_path / "out"), "--overwrite").returncode == 0
     assert not (tmp_path / "out" / "mine").exists()
 
 
@@ -111,7 +111,7 @@ def test_the_input_model_is_never_overwritten(capsys, tmp_path):
     before = {path.name: sha256_file(path) for path in (tmp_path / "m").iterdir()}
     for source in (tmp_path / "m", tmp_path / "m" / "model.safetensors"):
         for target in (tmp_path / "m", tmp_path):
-            done = elmo_inside(capsys, "convert", str(source), str(target), "--overwrite", "--to", "hdf5")
+            done = run_in_process(capsys, "convert", str(source), str(target), "--overwrite", "--to", "hdf5")
             assert done.returncode == 1, done.stdout
             assert "holds the model to be converted" in done.stderr
     assert {path.name: sha256_file(path) for path in (tmp_path / "m").iterdir()} == before
@@ -119,7 +119,7 @@ def test_the_input_model_is_never_overwritten(capsys, tmp_path):
 
 def test_file_with_the_name_of_the_target_is_not_replaced(capsys, tmp_path):
     (tmp_path / "weights.hdf5").write_text("mine")
-    done = elmo_inside(capsys, "convert", "tiny-random", str(tmp_path / "weights.hdf5"), "--overwrite")
+    done = run_in_process(capsys, "convert", "tiny-random", str(tmp_path / "weights.hdf5"), "--overwrite")
     assert done.returncode == 1
     assert (tmp_path / "weights.hdf5").read_text() == "mine"
 
@@ -128,23 +128,25 @@ def test_nonfinite_values_need_the_option(capsys, tmp_path):
     write_model(tmp_path / "a", 2, char_input=True)
     with h5py.File(tmp_path / "a" / "weights.hdf5", "r+") as file:
         file["char_embed"][0, 0] = np.inf
-    done = elmo_inside(capsys, "convert", str(tmp_path / "a"), str(tmp_path / "b"))
+    done = run_in_process(capsys, "convert", str(tmp_path / "a"), str(tmp_path / "b"))
     assert done.returncode == 1
     assert "--allow-nonfinite" in done.stderr
     assert not (tmp_path / "b").exists()
-    assert elmo_inside(capsys, "convert", str(tmp_path / "a"), str(tmp_path / "b"), "--allow-nonfinite").returncode == 0
+    assert (
+        run_in_process(capsys, "convert", str(tmp_path / "a"), str(tmp_path / "b"), "--allow-nonfinite").returncode == 0
+    )
 
 
 @pytest.mark.parametrize(
     "options", [["--to", "onnx"], ["--dtype", "float64"], ["--dtype", "float16", "--to", "hdf5"], ["--nonsense"]]
 )
 def test_invalid_options_are_usage_errors(capsys, tmp_path, options):
-    done = elmo_inside(capsys, "convert", "tiny-random", str(tmp_path / "m"), *options)
+    done = run_in_process(capsys, "convert", "tiny-random", str(tmp_path / "m"), *options)
     assert done.returncode == 2, done.stderr
     assert not (tmp_path / "m").exists()
 
 
 def test_name_of_the_target_selects_the_format(capsys, tmp_path):
     for name, file in (("m.hdf5", "weights.hdf5"), ("m-h5", "weights.hdf5"), ("m", "model.safetensors")):
-        assert elmo_inside(capsys, "convert", "tiny-random", str(tmp_path / name)).returncode == 0
+        assert run_in_process(capsys, "convert", "tiny-random", str(tmp_path / name)).returncode == 0
         assert (tmp_path / name / file).exists()

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from in_process_cli import elmo_inside
+from in_process_cli import run_in_process
 from models_with_head import tiny_with_head
 
 import elmo
@@ -35,11 +35,11 @@ def test_verbs_use_the_tokenizer_of_the_model(
     model: Path, arguments: list[str], num_tokens: int, tmp_path: Path, capsys: Any
 ) -> None:
     (tmp_path / "text.txt").write_text(LINE)
-    done = elmo_inside(capsys, "score", LINE.strip(), "--model", str(model), "--json", *arguments)
+    done = run_in_process(capsys, "score", LINE.strip(), "--model", str(model), "--json", *arguments)
     assert len(json.loads(done.stdout)["tokens"]) == num_tokens
-    done = elmo_inside(capsys, "perplexity", str(model), str(tmp_path / "text.txt"), "--json", *arguments)
+    done = run_in_process(capsys, "perplexity", str(model), str(tmp_path / "text.txt"), "--json", *arguments)
     assert json.loads(done.stdout)["words"] == num_tokens
-    done = elmo_inside(capsys, "embed", str(tmp_path / "text.txt"), "-", "--model", str(model), *arguments)
+    done = run_in_process(capsys, "embed", str(tmp_path / "text.txt"), "-", "--model", str(model), *arguments)
     assert len(json.loads(done.stdout)["tokens"]) == num_tokens
 
 
@@ -47,26 +47,26 @@ def test_text_may_be_declared_tokenised(model: Path, tmp_path: Path, capsys: Any
     (tmp_path / "text.txt").write_text("the bank . The river .\n")
     words = {}
     for arguments in ([], ["--tokenizer", "none"]):
-        done = elmo_inside(capsys, "perplexity", str(model), str(tmp_path / "text.txt"), "--json", *arguments)
+        done = run_in_process(capsys, "perplexity", str(model), str(tmp_path / "text.txt"), "--json", *arguments)
         assert done.returncode == 0, done.stderr
         words[len(arguments)] = json.loads(done.stdout)["reset"]["mean"]
     assert words[0] != words[2]  # two sentences of raw text, or one tokenised sentence
 
 
 def test_info_shows_the_tokenizer_of_the_model(model: Path, capsys: Any) -> None:
-    assert json.loads(elmo_inside(capsys, "info", str(model), "--json").stdout)["tokenizer"] == "whitespace"
-    assert json.loads(elmo_inside(capsys, "info", "tiny-random", "--json").stdout)["tokenizer"] is None
+    assert json.loads(run_in_process(capsys, "info", str(model), "--json").stdout)["tokenizer"] == "whitespace"
+    assert json.loads(run_in_process(capsys, "info", "tiny-random", "--json").stdout)["tokenizer"] is None
 
 
 def test_every_verb_accepts_both_spellings_of_tokenizer(model: Path, tmp_path: Path, capsys: Any) -> None:
     (tmp_path / "text.txt").write_text(LINE)
     for spelling in ("--tokenizer", "--tokenize"):
-        done = elmo_inside(capsys, "score", "a b.", "--model", str(model), spelling, "default", "--json")
+        done = run_in_process(capsys, "score", "a b.", "--model", str(model), spelling, "default", "--json")
         assert json.loads(done.stdout)["tokens"] == ["a", "b", "."]
-        done = elmo_inside(capsys, "prepare", str(tmp_path / "text.txt"), "--check", f"{spelling}=default", "--json")
+        done = run_in_process(capsys, "prepare", str(tmp_path / "text.txt"), "--check", f"{spelling}=default", "--json")
         assert json.loads(done.stdout)
     for verb in ("embed", "score", "similar", "geometry", "bench", "prepare", "pretrain", "finetune", "perplexity"):
-        shown = elmo_inside(capsys, verb, "--help").stdout
+        shown = run_in_process(capsys, verb, "--help").stdout
         assert "--tokenizer" in shown
         assert "--tokenize " not in shown
 
@@ -75,9 +75,9 @@ def test_pooled_vectors_of_embed_are_those_of_encode(tmp_path: Path, capsys: Any
     (tmp_path / "text.txt").write_text("The cat sat.\n")
     arguments = ["embed", str(tmp_path / "text.txt"), "-", "--model", "tiny-random", "--pool", "mean"]
     expected = elmo.load("tiny-random", device="cpu").encode("The cat sat.")
-    (line,) = elmo_inside(capsys, *arguments, "--device", "cpu").stdout.splitlines()
+    (line,) = run_in_process(capsys, *arguments, "--device", "cpu").stdout.splitlines()
     np.testing.assert_allclose(json.loads(line)["vectors"], expected, atol=1e-5)
-    (line,) = elmo_inside(capsys, *arguments, "--device", "cpu", "--layers", "all").stdout.splitlines()
+    (line,) = run_in_process(capsys, *arguments, "--device", "cpu", "--layers", "all").stdout.splitlines()
     assert np.shape(json.loads(line)["vectors"]) == (3, *expected.shape)
 
 
@@ -90,7 +90,7 @@ def test_the_folder_of_a_run_stands_for_its_model(model: Path, tmp_path: Path, c
         elmo.load(run)
     shutil.copytree(model, run / "model")
     assert elmo.load(run, device="cpu").tokenizer_name == "whitespace"
-    assert elmo_inside(capsys, "score", "the bank", "--model", str(run)).returncode == 0
+    assert run_in_process(capsys, "score", "the bank", "--model", str(run)).returncode == 0
 
 
 def test_drop_in_classes_take_the_name_of_a_model() -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from in_process_cli import elmo_inside
+from in_process_cli import run_in_process
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 FIXTURE = ROOT / "elmo" / "golden" / "allennlp"
@@ -85,12 +85,12 @@ def test_resumed_runs_give_the_same_bytes(work):
 def test_resuming_a_finished_output_does_nothing_and_says_so(tmp_path, capsys, name):
     (tmp_path / "in.txt").write_text("A cat sat .\n", encoding="utf-8")
     command = ["embed", tmp_path / "in.txt", tmp_path / name, *MODEL]
-    assert elmo_inside(capsys, *map(str, command)).returncode == 0
+    assert run_in_process(capsys, *map(str, command)).returncode == 0
     before = (tmp_path / name).read_bytes()
-    done = elmo_inside(capsys, *map(str, command), "--resume", "--json")
+    done = run_in_process(capsys, *map(str, command), "--resume", "--json")
     assert done.returncode == 0
     assert json.loads(done.stdout)["finished_before"] is True
-    done = elmo_inside(capsys, *map(str, command), "--resume")
+    done = run_in_process(capsys, *map(str, command), "--resume")
     assert done.returncode == 0
     assert f"{name} is finished" in done.stderr
     assert (tmp_path / name).read_bytes() == before

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import typer
-from in_process_cli import elmo_inside
+from in_process_cli import run_in_process
 from models_with_head import tiny_with_head
 
 from elmo.cli.hints import EVERYWHERE, flags_of, usable_hint
@@ -24,7 +24,7 @@ FLAG = re.compile(r"(?<![\w-])--[a-z][a-z-]*[a-z]")
 def all_flags() -> set[str]:
     flags = set(EVERYWHERE)
     for verb in VERBS:
-        command = GROUP.get_command(None, verb)
+        command = GROUP.get_command(None, verb)  # type: ignore[attr-defined]  # GROUP is a click Group
         flags |= flags_of(GROUP, [verb])
         for name in getattr(command, "commands", {}):
             flags |= flags_of(GROUP, [verb, name])
@@ -76,20 +76,20 @@ def test_only_commands_with_the_flag_suggest_to_accept_nonfinite_weights(tmp_pat
     (tmp_path / "text.txt").write_text("A cat sat .\n", encoding="utf-8")
     model, text = str(tmp_path / "model"), str(tmp_path / "text.txt")
     for command in (["embed", text, str(tmp_path / "o.npz"), "--model", model], ["geometry", text, "--model", model]):
-        done = elmo_inside(capsys, *command, "--device", "cpu")
+        done = run_in_process(capsys, *command, "--device", "cpu")
         assert done.returncode == 1
         assert "diverged or the file is damaged" in done.stderr
         assert "--allow-nonfinite" not in done.stderr
-    done = elmo_inside(capsys, "convert", model, str(tmp_path / "out"), "--to", "hdf5")
+    done = run_in_process(capsys, "convert", model, str(tmp_path / "out"), "--to", "hdf5")
     assert "--allow-nonfinite" in done.stderr
 
 
 def test_bytes_that_are_not_utf8_suggest_replacement_only_where_it_is_possible(tmp_path, capsys):
     (tmp_path / "latin.txt").write_bytes(b"caf\xe9 .\n")
     text = str(tmp_path / "latin.txt")
-    done = elmo_inside(capsys, "embed", text, str(tmp_path / "o.npz"), "--model", "tiny-random", "--device", "cpu")
+    done = run_in_process(capsys, "embed", text, str(tmp_path / "o.npz"), "--model", "tiny-random", "--device", "cpu")
     assert "--errors replace" in done.stderr
     out = ("--out", str(tmp_path / "run"))
-    done = elmo_inside(capsys, "task", "train", "ner", "--train", text, "--dev", text, "--device", "cpu", *out)
+    done = run_in_process(capsys, "task", "train", "ner", "--train", text, "--dev", text, "--device", "cpu", *out)
     assert "Convert the file to UTF-8." in done.stderr
     assert "--errors" not in done.stderr

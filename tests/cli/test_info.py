@@ -7,7 +7,7 @@ from pathlib import Path
 
 import h5py
 import numpy as np
-from in_process_cli import elmo_inside
+from in_process_cli import run_in_process
 from published_models import write_model
 from test_main import elmo
 
@@ -42,7 +42,7 @@ def test_facts_of_a_published_model():
 
 def test_table(capsys, tmp_path):
     save_store(tmp_path / "m", tiny_random())
-    done = elmo_inside(capsys, "info", str(tmp_path / "m"), "--tensors")
+    done = run_in_process(capsys, "info", str(tmp_path / "m"), "--tensors")
     assert done.returncode == 0, done.stderr
     for words in (["format", "elmo"], ["parameters", "645,904"], ["skip_connections", "yes"], ["with_softmax", "-"]):
         assert any(line.split() == words for line in done.stdout.splitlines()), words
@@ -55,7 +55,7 @@ def test_softmax_and_nonfinite_values_are_counted(capsys, tmp_path):
     write_model(tmp_path, 1, char_input=True, softmax=True, projection_dim=4)
     with h5py.File(tmp_path / "weights.hdf5", "r+") as file:
         file["char_embed"][0, :2] = np.nan
-    facts = json.loads(elmo_inside(capsys, "info", str(tmp_path), "--json").stdout)
+    facts = json.loads(run_in_process(capsys, "info", str(tmp_path), "--json").stdout)
     assert facts["with_softmax"] - facts["parameters"] == 11 * 5
     assert facts["not_finite"] == 2
 
@@ -66,7 +66,7 @@ def test_unreadable_model_is_one_line_and_exit_code_1(capsys, tmp_path, monkeypa
     (tmp_path / "weights.hdf5").write_bytes(data[: len(data) // 2])
     (tmp_path / "options.json").write_bytes((FIXTURE / "options.json").read_bytes())
     for words in ([str(tmp_path)], ["nope"], ["small"], [str(tmp_path / "none")]):
-        done = elmo_inside(capsys, "info", *words)
+        done = run_in_process(capsys, "info", *words)
         assert (done.returncode, done.stdout) == (1, ""), words
         assert done.stderr.startswith("elmo: ")
         assert "Traceback" not in done.stderr

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from in_process_cli import elmo_inside
+from in_process_cli import run_in_process
 from tiny_run import settings, write_text
 
 from elmo.pretrain.job import pretrain
@@ -29,7 +29,7 @@ def one_direction(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]
 
 def test_perplexity_and_scores_agree(one_direction: tuple[Path, Path], tmp_path: Path, capsys) -> None:
     model, text = map(str, one_direction)
-    done = elmo_inside(
+    done = run_in_process(
         capsys, "perplexity", model, text, "--json", "--workers", "1", "--device", "cpu",
         "--scores", str(tmp_path / "scores.jsonl"),
     )  # fmt: skip
@@ -44,12 +44,12 @@ def test_perplexity_and_scores_agree(one_direction: tuple[Path, Path], tmp_path:
 
 def test_commands_print_a_table_without_backward_numbers(one_direction: tuple[Path, Path], capsys) -> None:
     model, text = map(str, one_direction)
-    done = elmo_inside(capsys, "perplexity", model, text, "--workers", "1", "--device", "cpu")
+    done = run_in_process(capsys, "perplexity", model, text, "--workers", "1", "--device", "cpu")
     assert done.returncode == 0, done.stderr
     assert " - " in done.stdout.splitlines()[1]
-    done = elmo_inside(capsys, "score", "w1 w2 w3", "--model", model, "--tokens", "--device", "cpu")
+    done = run_in_process(capsys, "score", "w1 w2 w3", "--model", model, "--tokens", "--device", "cpu")
     assert done.returncode == 0, done.stderr
     assert len(done.stdout.splitlines()) == 4
-    done = elmo_inside(capsys, "score", "w1 w2", "--model", model, "--json", "--substitutes", "2", "--device", "cpu")
+    done = run_in_process(capsys, "score", "w1 w2", "--model", model, "--json", "--substitutes", "2", "--device", "cpu")
     assert json.loads(done.stdout)["backward"] is None
     assert [len(words) for words in json.loads(done.stdout)["substitutes"]] == [2, 2]

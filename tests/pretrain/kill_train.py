@@ -28,8 +28,8 @@ from elmo.pretrain.train.checkpoint import (
     list_checkpoints,
     newest_sound,
     prune_checkpoints,
+    remove_unfinished,
     save_checkpoint,
-    sweep_leftovers,
 )
 from elmo.pretrain.train.step import StepMetrics, Trainer
 from elmo.pretrain.train.step_inputs import StepInputs
@@ -93,7 +93,7 @@ def kill_saves(folder: Path, count: int, rng: random.Random) -> None:
         if newest:
             assert torch.equal(newest[1]["w"], torch.full((50_000,), float(step)))
             num_saved += 1
-        sweep_leftovers(out)
+        remove_unfinished(out)
         assert not out.exists() or all(path.name.startswith("step-") for path in out.iterdir())
         shutil.rmtree(out, ignore_errors=True)
     assert num_saved > count // 2

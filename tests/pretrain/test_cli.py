@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from in_process_cli import elmo_inside
+from in_process_cli import run_in_process
 from tiny_run import command, records, write_text
 
 import elmo
@@ -30,7 +30,7 @@ def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_model_and_published_pair_load_and_agree(text: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     out = tmp_path / "run"
-    done = elmo_inside(capsys, *arguments(text, out, "--json"))
+    done = run_in_process(capsys, *arguments(text, out, "--json"))
     assert done.returncode == 0, done.stderr
     result = json.loads(done.stdout)
     assert (result["step"], result["stopped"]) == (40, "finished")
@@ -48,10 +48,10 @@ def test_model_and_published_pair_load_and_agree(text: Path, tmp_path: Path, cap
 
 def test_the_saved_config_repeats_the_run(text: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     first, second = tmp_path / "first", tmp_path / "second"
-    assert elmo_inside(capsys, *arguments(text, first, "--lr", "0.01", "--max-steps", "6")).returncode == 0
+    assert run_in_process(capsys, *arguments(text, first, "--lr", "0.01", "--max-steps", "6")).returncode == 0
     settings = read_toml(first / "config.toml")
     assert make_config(settings).optim.lr == 0.01
-    done = elmo_inside(capsys, "pretrain", "--config", str(first / "config.toml"), "--out", str(second))
+    done = run_in_process(capsys, "pretrain", "--config", str(first / "config.toml"), "--out", str(second))
     assert done.returncode == 0, done.stderr
     assert records(first) == records(second)
     assert (first / "config.toml").read_text() == (second / "config.toml").read_text()
@@ -60,7 +60,7 @@ def test_the_saved_config_repeats_the_run(text: Path, tmp_path: Path, capsys: py
 def test_words_and_a_tied_softmax(text: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     out = tmp_path / "run"
     more = ["--words", "--set", "objective.tied=true", "--set", "objective.softmax=full", "--max-steps", "4"]
-    done = elmo_inside(capsys, *arguments(text, out, *more))
+    done = run_in_process(capsys, *arguments(text, out, *more))
     assert done.returncode == 0, done.stderr
     vectors = elmo.load(str(out / "model"), device="cpu").embed(SENTENCES)
     assert np.isfinite(vectors[0]).all()
@@ -69,7 +69,7 @@ def test_words_and_a_tied_softmax(text: Path, tmp_path: Path, capsys: pytest.Cap
 def test_dry_run_prints_an_estimate_and_writes_nothing(
     text: Path, tmp_path: Path, capsys: pytest.CaptureFixture
 ) -> None:
-    done = elmo_inside(capsys, *arguments(text, tmp_path / "run", "--dry-run"))
+    done = run_in_process(capsys, *arguments(text, tmp_path / "run", "--dry-run"))
     assert done.returncode == 0, done.stderr
     for text_part in ("tokens per epoch", "about 63 words", "parameters", "memory", "tokens/s", "GB free", "40 steps"):
         assert text_part in done.stdout, done.stdout
@@ -92,7 +92,7 @@ def test_dry_run_prints_an_estimate_and_writes_nothing(
 def test_wrong_flags_are_errors_before_the_text_is_prepared(
     more: list[str], message: str, text: Path, tmp_path: Path, capsys: pytest.CaptureFixture
 ) -> None:
-    done = elmo_inside(capsys, *arguments(text, tmp_path / "run", *more))
+    done = run_in_process(capsys, *arguments(text, tmp_path / "run", *more))
     assert done.returncode in (1, 2)
     assert message in done.stderr
     assert "internal error" not in done.stderr
@@ -105,15 +105,15 @@ def test_a_run_on_standard_input_continues_without_it(
     for steps in ("3", "6"):
         stdin = io.TextIOWrapper(io.BytesIO(text.read_bytes() if steps == "3" else b""))
         monkeypatch.setattr("sys.stdin", stdin)
-        done = elmo_inside(capsys, *arguments(Path("-"), tmp_path / "run", "--max-steps", steps))
+        done = run_in_process(capsys, *arguments(Path("-"), tmp_path / "run", "--max-steps", steps))
         assert done.returncode == 0, done.stderr
     assert "continuing from step 3" in done.stderr
 
 
 def test_no_text_and_missing_text_are_errors(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
-    done = elmo_inside(capsys, "pretrain", "--tokenize", "default", "--out", str(tmp_path / "run"))
+    done = run_in_process(capsys, "pretrain", "--tokenize", "default", "--out", str(tmp_path / "run"))
     assert (done.returncode, "No text files were given" in done.stderr) == (2, True)
-    done = elmo_inside(capsys, "pretrain", str(tmp_path / "nothing*.txt"), "--out", str(tmp_path / "run"))
+    done = run_in_process(capsys, "pretrain", str(tmp_path / "nothing*.txt"), "--out", str(tmp_path / "run"))
     assert done.returncode in (1, 2)
     assert "nothing*.txt" in done.stderr
 
@@ -121,7 +121,7 @@ def test_no_text_and_missing_text_are_errors(tmp_path: Path, capsys: pytest.Capt
 def test_perplexity_of_heldout_files_by_source(text: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     heldout = [write_text(tmp_path / f"held{seed}.txt", 20, seed) for seed in (5, 6)]
     more = ["--heldout", ",".join(map(str, heldout)), "--max-steps", "3", "--json"]
-    done = elmo_inside(capsys, *arguments(text, tmp_path / "run", *more))
+    done = run_in_process(capsys, *arguments(text, tmp_path / "run", *more))
     assert done.returncode == 0, done.stderr
     perplexity = json.loads(done.stdout)["report"]["perplexity"]
     assert set(perplexity["by_source"]) == set(map(str, heldout))

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from in_process_cli import elmo_inside
+from in_process_cli import run_in_process
 from tiny_run import settings, write_text
 
 import elmo
@@ -119,14 +119,14 @@ def test_a_new_softmax_is_trained_alone_first(workspace: Path, tmp_path: Path) -
 
 def test_the_commands_finetune_and_perplexity(workspace: Path, tmp_path: Path, capsys) -> None:
     text, model = str(workspace / "new.txt"), str(workspace / "run" / "model")
-    done = elmo_inside(
+    done = run_in_process(
         capsys, "finetune", model, text, "--heldout", str(workspace / "new_test.txt"), "--max-steps", "5",
         "--rows", "4", "--set", "train.steps=5", "--set", "objective.num_samples=16", "--workers", "1",
         "--device", "cpu", "--out", str(tmp_path / "out"), "--json",
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     report = json.loads(done.stdout)
-    evaluation = elmo_inside(
+    evaluation = run_in_process(
         capsys, "perplexity", str(tmp_path / "out" / "model"), str(workspace / "new_test.txt"), "--json",
         "--workers", "1", "--scores", str(tmp_path / "scores.jsonl"), "--device", "cpu",
     )  # fmt: skip
@@ -143,7 +143,7 @@ def test_file_perplexity_agrees_with_the_embedders_language_model(workspace: Pat
     model, text = str(workspace / "run" / "model"), workspace / "old_test.txt"
     lm = LanguageModel(elmo.load(model, tokenizer="whitespace", device="cpu"))
     expected = lm.perplexity(text.read_text().splitlines())
-    done = elmo_inside(capsys, "perplexity", model, str(text), "--json", "--workers", "1", "--device", "cpu")
+    done = run_in_process(capsys, "perplexity", model, str(text), "--json", "--workers", "1", "--device", "cpu")
     perplexity = json.loads(done.stdout)["reset"]
     assert perplexity["forward"] == pytest.approx(expected.forward, rel=1e-5)
     assert perplexity["backward"] == pytest.approx(expected.backward, rel=1e-5)
@@ -156,11 +156,12 @@ def test_a_report_shows_the_perplexity_of_files(workspace: Path, tmp_path: Path,
         str(workspace / "run" / "model"),
         [str(workspace / name) for name in ("old_test.txt", "new_test.txt")],
     )
-    done = elmo_inside(capsys, "perplexity", model, *texts, "--json", "--workers", "1", "--device", "cpu")
+    done = run_in_process(capsys, "perplexity", model, *texts, "--json", "--workers", "1", "--device", "cpu")
     perplexity = json.loads(done.stdout)
     (tmp_path / "perplexity.json").write_text(done.stdout)
     assert (
-        elmo_inside(capsys, "report", str(tmp_path / "perplexity.json"), "-o", str(tmp_path / "page")).returncode == 0
+        run_in_process(capsys, "report", str(tmp_path / "perplexity.json"), "-o", str(tmp_path / "page")).returncode
+        == 0
     )
     page = (tmp_path / "page" / "README.md").read_text()
     for figures in (perplexity, *perplexity["by_source"].values()):

@@ -13,7 +13,7 @@ import torch
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
-from in_process_cli import elmo_inside
+from in_process_cli import run_in_process
 from tiny_run import digest, records, run, settings, train_settings, write_text
 
 from elmo.errors import ConfigError, ElmoError
@@ -320,11 +320,11 @@ def test_the_command_line_trains_and_fine_tunes(tmp_path: Path, capsys: pytest.C
     common = ["--max-steps", "5", "--rows", "4", "--device", "cpu", "--workers", "1", "--json"]
     common += ["--set", "train.steps=5", "--set", "objective.num_samples=16", "--set", "optim.name=muon"]
     model = str(tmp_path / "run" / "model")
-    done = elmo_inside(capsys, "finetune", model, str(text), "--out", str(tmp_path / "tuned"), *common)
+    done = run_in_process(capsys, "finetune", model, str(text), "--out", str(tmp_path / "tuned"), *common)
     assert done.returncode == 0, done.stderr
     assert 'name = "muon"' in (tmp_path / "tuned" / "config.toml").read_text()
     common += ["--set", "optim.lr=2e-3", "--set", "optim.matrix_lr_ratio=0.5", "--preset", "tiny"]
-    done = elmo_inside(capsys, "pretrain", str(text), "--out", str(tmp_path / "new"), *common)
+    done = run_in_process(capsys, "pretrain", str(text), "--out", str(tmp_path / "new"), *common)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["step"] == 5
     assert "matrix_lr_ratio = 0.5" in (tmp_path / "new" / "config.toml").read_text()

@@ -12,7 +12,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
-from in_process_cli import elmo_inside
+from in_process_cli import run_in_process
 from models_with_head import tiny_with_head
 from published_models import write_model
 from safetensors.torch import load_file, save_file
@@ -99,7 +99,7 @@ def test_int8_is_a_quarter_of_float32(tmp_path, stored):
 
 
 def test_published_layout_of_an_int8_model_is_identical(capsys, tmp_path, stored):
-    done = elmo_inside(capsys, "convert", str(stored), "--out", str(tmp_path / "pair"), "--to", "hdf5")
+    done = run_in_process(capsys, "convert", str(stored), "--out", str(tmp_path / "pair"), "--to", "hdf5")
     assert done.returncode == 0, done.stderr
     ours, published = read_store(stored), read_model(tmp_path / "pair")
     assert published.tensors.keys() == ours.tensors.keys()
@@ -113,13 +113,13 @@ def test_published_layout_of_an_int8_model_is_identical(capsys, tmp_path, stored
 def test_every_kind_of_model_is_stored_in_int8(capsys, tmp_path, seed):
     write_model(tmp_path / "a", seed, vocab=True, softmax=True, bidirectional=seed % 2 == 0)
     arguments = ["convert", str(tmp_path / "a"), str(tmp_path / "b"), "--storage", "int8", "--name", "mine"]
-    done = elmo_inside(capsys, *arguments)
+    done = run_in_process(capsys, *arguments)
     assert done.returncode == 0, done.stderr
     assert "not exact: matrices are rounded to int8" in done.stderr
     parts = read_model(tmp_path / "b")
     assert (parts.storage, parts.about["name"]) == ("int8", "mine")
     build(parts)
-    second = elmo_inside(capsys, "convert", str(tmp_path / "b"), str(tmp_path / "c"), "--storage", "int8")
+    second = run_in_process(capsys, "convert", str(tmp_path / "b"), str(tmp_path / "c"), "--storage", "int8")
     assert (second.returncode, second.stderr) == (0, "")  # nothing is rounded a second time
 
 
@@ -197,9 +197,9 @@ def test_storage_that_contradicts_the_tensors_is_refused(stored, storage):
 
 
 def test_storage_is_checked_before_anything_is_read(capsys, tmp_path):
-    done = elmo_inside(capsys, "convert", "tiny-random", str(tmp_path / "m"), "--storage", "int4")
+    done = run_in_process(capsys, "convert", "tiny-random", str(tmp_path / "m"), "--storage", "int4")
     assert done.returncode == 2
     assert "float32, float16, int8" in done.stderr
-    assert elmo_inside(capsys, "convert", "tiny-random").returncode == 2
+    assert run_in_process(capsys, "convert", "tiny-random").returncode == 2
     assert list(tmp_path.iterdir()) == []
     assert PRESETS["tiny"].head is None

@@ -18,9 +18,9 @@ from elmo.weights.checkpoint_folder import (
     list_checkpoints,
     prune_checkpoints,
     read_checkpoint,
+    remove_unfinished,
     step_of,
     step_path,
-    sweep_leftovers,
     write_checkpoint,
 )
 
@@ -29,9 +29,9 @@ __all__ = [
     "load_checkpoint",
     "newest_sound",
     "prune_checkpoints",
+    "remove_unfinished",
     "save_checkpoint",
     "step_of",
-    "sweep_leftovers",
 ]
 
 _ABOUT: dict[str, Any] = {"identity": {}, "settings": {}}  # in the manifest

@@ -87,7 +87,7 @@ def train(
     state.resume(strict_resume, print_status)
     is_first = distributed.rank() == 0
     if is_first:
-        checkpoint.sweep_leftovers(folder / "checkpoints")
+        checkpoint.remove_unfinished(folder / "checkpoints")
         with atomic_file(folder / "config.toml") as partial:
             partial.write_text(to_toml(config), encoding="utf-8")
     else:

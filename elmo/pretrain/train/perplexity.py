@@ -112,7 +112,7 @@ class Evaluator:
         vectors, places = distinct_vectors(self.model, self.rows, inputs, self.dtype)  # (N, P)
         before = State(state.h.to(self.dtype), state.c)
         # padding is at the end of each row, so it does not influence any prediction that counts
-        top, after = run_stacks(self.model.stacks, vectors[places], before, fused=self._fused)  # (D, B, T, P)
+        top, after = run_stacks(self.model.stacks, vectors[places], before, fused=self._fused)  # (R, B, T, P)
         return np.array([self._loss(top[d], direction) for d, direction in enumerate(directions)]), after
 
     def _loss(self, top: Tensor, direction: Direction) -> float:

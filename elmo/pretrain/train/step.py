@@ -182,7 +182,7 @@ class Trainer:
         fresh = None if inputs.resets is None else inputs.resets.transpose(1, 2)  # (R, B, T)
         top, after = run_stacks(
             self.model.stacks, x.transpose(1, 2), before, fresh, dropout, fused=self._fused_stacks
-        )  # (D, B, T, P)
+        )  # (R, B, T, P)
         hidden = nn.functional.dropout(top.transpose(1, 2), dropout, self.model.training).flatten(1, 2)  # (R, T*B, P)
         samples = inputs.samples
         losses = [self._loss(hidden[d], inputs.targets[d], samples[d] if samples else None) for d in range(len(hidden))]
