@@ -9,7 +9,7 @@ import numpy as np
 import oracle
 import pytest
 import torch
-from peers.peer_models import (
+from peer_models import (
     COINCIDENCES,
     SENTENCES,
     allennlp_state,

@@ -14,7 +14,7 @@ import hypothesis.strategies as st
 import numpy as np
 import pytest
 import torch
-from peers.peer_models import (
+from peer_models import (
     WORDS,
     allennlp_state,
     random_manylangs,

@@ -15,7 +15,7 @@ import h5py
 import numpy as np
 import pytest
 import torch
-from peers.peer_models import PREFIX, allennlp_state
+from peer_models import PREFIX, allennlp_state
 
 from elmo.errors import WeightsError
 from elmo.weights.allennlp_archive import read_allennlp, read_allennlp_arrays
