@@ -78,7 +78,7 @@ def test_manylangs_folder(tmp_path: Path, choices: dict, words: bool, chars: boo
 def test_state_dict_of_allennlp(tmp_path: Path, choices: dict) -> None:
     options, weights = random_model(**choices)
     files = [str(path) for path in oracle.write(tmp_path, *random_model(1, **choices))]
-    elmo_module = Elmo(*files, 1, dropout=0.0, scalar_mix_parameters=[-9e10] * options["lstm"]["n_layers"] + [1.0])
+    elmo_module = Elmo(*files, 1, dropout=0.0, scalar_mix_parameters=[-9e10] * options["lstm"]["n_layers"] + [1.0])  # type: ignore[call-arg]
     state = allennlp_state(options, weights, "_elmo_lstm.")
     result = elmo_module.load_state_dict(state, strict=False)
     assert not result.unexpected_keys
