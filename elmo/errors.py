@@ -39,13 +39,24 @@ class OutputError(ElmoError):
     """A result cannot be written; no incomplete file is left under its final name."""
 
 
+# The library that each extra of pyproject.toml installs. Hints name the library itself, because it can be installed in
+# every environment; the extra's own name needs a package index that has this package.
+EXTRAS = {
+    "zstd": "zstandard",
+    "spacy": "spacy",
+    "moses": "sacremoses",
+    "parquet": "pyarrow",
+    "track": "tensorboard",
+}
+
+
 class MissingExtra(ElmoError):
     """An optional library is needed and not installed."""
 
     exit_code = 2
 
     def __init__(self, what: str, extra: str) -> None:
-        super().__init__(f"{what} is needed for this and is not installed.", f"pip install 'elmo-lm[{extra}]'")
+        super().__init__(f"{what} is needed for this and is not installed.", f"pip install {EXTRAS[extra]}")
         self.what = what
         self.extra = extra
 

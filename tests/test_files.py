@@ -94,7 +94,7 @@ def test_a_folder_or_a_missing_file_is_a_data_error(tmp_path: Path) -> None:
 
 
 def test_a_missing_extra_says_what_to_install() -> None:
-    with pytest.raises(MissingExtra, match=r"pip install 'elmo-lm\[spacy\]'"):
+    with pytest.raises(MissingExtra, match=r"pip install spacy"):
         require_extra("no_such_module_at_all", "spacy")
 
 
