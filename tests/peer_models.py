@@ -63,6 +63,11 @@ def write_archive(path: Path, options: oracle.Options, state: dict[str, torch.Te
         "weights.th": buffer.getvalue(),
         "fta/model.text_field_embedder.token_embedders.elmo.options_file": json.dumps(options).encode(),
     }
+    return write_tar(path, members)
+
+
+def write_tar(path: Path, members: dict[str, bytes]) -> Path:
+    """A model.tar.gz with the given members."""
     with tarfile.open(path, "w:gz") as archive:
         for name, content in members.items():
             info = tarfile.TarInfo(name)

@@ -15,7 +15,7 @@ import h5py
 import numpy as np
 import pytest
 import torch
-from peer_models import PREFIX, allennlp_state
+from peer_models import PREFIX, allennlp_state, write_tar
 
 from elmo.errors import WeightsError
 from elmo.weights.allennlp_archive import read_allennlp, read_allennlp_arrays
@@ -60,15 +60,6 @@ def saved(state: object, *, legacy: bool = False) -> bytes:
     buffer = io.BytesIO()
     torch.save(state, buffer, _use_new_zipfile_serialization=not legacy)
     return buffer.getvalue()
-
-
-def write_tar(path: Path, members: dict[str, bytes]) -> Path:
-    with tarfile.open(path, "w:gz") as archive:
-        for name, content in members.items():
-            info = tarfile.TarInfo(name)
-            info.size = len(content)
-            archive.addfile(info, io.BytesIO(content))
-    return path
 
 
 def archive(path: Path, **changes: bytes) -> Path:
