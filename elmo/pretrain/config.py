@@ -13,6 +13,7 @@ from typing import Annotated, Any
 from elmo.errors import ConfigError
 from elmo.model.config import PRESETS, BiLMConfig
 from elmo.pretrain.data.prepare_config import PrepareConfig
+from elmo.pretrain.data.sentence_order import SHUFFLE_WINDOW
 from elmo.settings import above, at_least, check_fields, format_toml, merge, one_of, parse_settings
 
 
@@ -61,6 +62,7 @@ class TrainConfig:
     accumulate: Annotated[int, at_least(1)] = 1  # micro-batches per step, to save memory; divides rows
     reset: Annotated[float, at_least(0, up_to=1)] = 1.0  # probability of a zero state at a sentence start; 0: carried
     shuffle: bool = True
+    shuffle_window: Annotated[int, at_least(0)] = SHUFFLE_WINDOW  # sentences shuffled together; 0: shard by shard
     epochs: Annotated[float, above(0)] = 10.0  # passes over the text; ignored where max_steps is set
     max_steps: Annotated[int, at_least(0)] = 0  # 0: as many as the epochs take
     max_tokens: Annotated[int, at_least(1)] | None = None  # per direction

@@ -30,6 +30,7 @@ from elmo.pretrain.config import RunConfig
 from elmo.pretrain.data.preflight import preflight_warnings
 from elmo.pretrain.data.prepare import prepare
 from elmo.pretrain.data.prepared import PreparedData, open_prepared
+from elmo.pretrain.data.stream import shuffle_identity
 from elmo.pretrain.data.vocabulary import require_sorted
 from elmo.pretrain.train import distributed
 from elmo.pretrain.train.export import export
@@ -138,6 +139,7 @@ def identity(config: RunConfig, data: PreparedData) -> dict[str, Any]:
         "steps": train.steps,
         "reset": train.reset,
         "shuffle": train.shuffle,
+        **(shuffle_identity(data, "train", train.shuffle_window) if train.shuffle else {}),
     }
 
 

@@ -17,9 +17,11 @@ from elmo.errors import ConfigError, DataError
 from elmo.pretrain.data.prepare import prepare
 from elmo.pretrain.data.prepare_config import PrepareConfig
 from elmo.pretrain.data.prepared import PreparedData
+from elmo.pretrain.data.sentence_order import SHUFFLE_WINDOW
 from elmo.pretrain.data.stream import ContinuousStream, LMBatch, sentence_batches
 
 WORDS = ["the", "cat", "sat", ".", "dog", "Ā", "x" * 60]
+WINDOWS = [0, 5, SHUFFLE_WINDOW]  # shard by shard, several groups, all sentences together
 sentence_lists = st.lists(st.lists(st.sampled_from(WORDS), min_size=1, max_size=9), min_size=1, max_size=12)
 
 
@@ -122,11 +124,19 @@ def test_stream_without_shuffling_equals_the_slow_implementation(sentences, num_
 
 
 @settings(max_examples=30)
-@given(sentences=sentence_lists, num_rows=st.integers(1, 5), num_steps=st.integers(1, 7), seed=st.integers(0, 9))
-def test_every_sentence_occurs_once_per_epoch_in_both_directions(sentences, num_rows, num_steps, seed):
+@given(
+    sentences=sentence_lists,
+    num_rows=st.integers(1, 5),
+    num_steps=st.integers(1, 7),
+    seed=st.integers(0, 9),
+    window=st.sampled_from(WINDOWS),
+)
+def test_every_sentence_occurs_once_per_epoch_in_both_directions(sentences, num_rows, num_steps, seed, window):
     with tempfile.TemporaryDirectory() as folder:
         data = prepared(Path(folder), sentences, min(3, len(sentences)))
-        stream = ContinuousStream(data, num_rows, num_steps, seed=seed, num_epochs=2, last="pad", reset=1.0)
+        stream = ContinuousStream(
+            data, num_rows, num_steps, seed=seed, num_epochs=2, last="pad", reset=1.0, shuffle_window=window
+        )
         rows: dict[str, list[list]] = {
             "forward": [[] for _ in range(num_rows)],
             "backward": [[] for _ in range(num_rows)],
@@ -155,17 +165,22 @@ def test_every_sentence_occurs_once_per_epoch_in_both_directions(sentences, num_
     num_steps=st.integers(1, 7),
     stop=st.integers(0, 15),
     shuffle=st.booleans(),
+    window=st.sampled_from(WINDOWS),
     reset=st.sampled_from([0.0, 0.4, 1.0]),
 )
-def test_stream_stopped_anywhere_continues_bit_for_bit(sentences, num_steps, stop, shuffle, reset):
+def test_stream_stopped_anywhere_continues_bit_for_bit(sentences, num_steps, stop, shuffle, window, reset):
     with tempfile.TemporaryDirectory() as folder:
         data = prepared(Path(folder), sentences, min(3, len(sentences)))
-        uninterrupted = list(islice(ContinuousStream(data, 3, num_steps, shuffle=shuffle, reset=reset, seed=5), 20))
-        first = ContinuousStream(data, 3, num_steps, shuffle=shuffle, reset=reset, seed=5)
+
+        def stream() -> ContinuousStream:
+            return ContinuousStream(data, 3, num_steps, shuffle=shuffle, shuffle_window=window, reset=reset, seed=5)
+
+        uninterrupted = list(islice(stream(), 20))
+        first = stream()
         list(islice(first, stop))
         state = first.state()
         list(islice(first, 2))  # later batches do not change the saved state
-        second = ContinuousStream(data, 3, num_steps, shuffle=shuffle, reset=reset, seed=5)
+        second = stream()
         second.restore(state)
         rest = list(islice(second, 20 - stop))
         assert all(same(a, b) for a, b in zip(uninterrupted[stop:], rest, strict=True))
@@ -202,10 +217,62 @@ def test_shuffling_depends_on_seed_direction_and_epoch(tmp_path):
     assert one[:50] != one[50:] != order(2, "forward")[50:]
     assert one != order(1, "backward")
     assert sorted(one[:50]) == sorted(one[50:]) == sorted(s[0] for s in sentences)
-    shard_of = [int(word[1:]) < 25 for word in one[:50]]
-    assert len(set(shard_of[:25])) == 1, "a shard is finished before the next begins"
-    inside = [[word for word in epoch if int(word[1:]) < 25] for epoch in (one[:50], one[50:])]
-    assert inside[0] != inside[1], "every epoch has another order inside a shard"
+
+
+def test_the_first_batches_of_an_epoch_hold_sentences_of_all_shards(tmp_path):
+    # shards follow the files: a model that reads shard after shard adapts to one source and forgets the others
+    data = prepared(tmp_path, [[f"w{i:03d}"] for i in range(400)], 4)
+    batch = next(ContinuousStream(data, 20, 4))
+    for direction in (batch.forward, batch.backward):
+        shards = Counter(int(word[1:]) // 100 for word in data.type_words(direction.inputs.ravel()) if word[0] == "w")
+        assert set(shards) == {0, 1, 2, 3}
+        assert max(shards.values()) <= 20, "40 sentences, ten per shard expected"
+
+
+def shards_in_order(data: PreparedData, window: int, epoch: int = 0) -> list[int]:
+    """The shard of each sentence of an epoch, for sentences of one word w000..w099 in four shards."""
+    batches = list(islice(ContinuousStream(data, 1, 2, shuffle_window=window), 100 * (epoch + 1)))[100 * epoch :]
+    return [int(data.type_words(batch.forward.inputs)[1][1:]) // 25 for batch in batches]
+
+
+def test_a_shuffle_window_mixes_groups_of_shards_and_zero_reads_shard_by_shard(tmp_path):
+    data = prepared(tmp_path, [[f"w{i:03d}"] for i in range(100)], 4)
+    one_by_one = shards_in_order(data, 0)
+    assert [set(one_by_one[i : i + 25]) for i in range(0, 100, 25)] == [{s} for s in one_by_one[::25]]
+    in_pairs = shards_in_order(data, 50)
+    groups = [set(in_pairs[:50]), set(in_pairs[50:])]
+    assert len(groups[0]) == len(groups[1]) == 2, "two groups of two shards"
+    assert groups[0].isdisjoint(groups[1])
+    assert len({frozenset(shards_in_order(data, 50, epoch)[:50]) for epoch in range(6)}) > 1, "groups change per epoch"
+
+
+def test_an_order_longer_than_a_block_continues_after_each_block(tmp_path):
+    data = prepared(tmp_path, [["the"]] * 40_000 + [["cat"]] * 40_000, 3)
+    whole = ContinuousStream(data, 80, 20, num_epochs=1)
+    batches = list(whole)
+    assert len(batches) == 100
+    words = Counter(np.concatenate([b.forward.inputs.ravel() for b in batches]).tolist())
+    assert sorted(words.values()) == [40_000, 40_000, 80_000]  # the, cat, <S>
+    first = ContinuousStream(data, 80, 20, num_epochs=1)
+    list(islice(first, 85))  # 68,000 sentences: the second block of 65,536
+    second = ContinuousStream(data, 80, 20, num_epochs=1)
+    second.restore(first.state())
+    assert all(same(a, b) for a, b in zip(batches[85:], second, strict=True))
+
+
+def test_a_position_in_the_text_belongs_to_its_shuffle_window(tmp_path):
+    data = prepared(tmp_path, [["the"]] * 40, 2)
+    state = ContinuousStream(data, 2, 4, shuffle_window=0).state()
+    assert "shuffle_window" not in state["settings"], "as in runs of the first releases"
+    with pytest.raises(ConfigError, match="shuffle_window: "):
+        ContinuousStream(data, 2, 4).restore(state)
+    one_shard = prepared(_subfolder(tmp_path), [["the"]] * 40)
+    ContinuousStream(one_shard, 2, 4).restore(ContinuousStream(one_shard, 2, 4, shuffle_window=0).state())
+
+
+def _subfolder(folder: Path) -> Path:
+    (folder / "one").mkdir()
+    return folder / "one"
 
 
 def test_reset_is_the_share_of_sentences_with_a_state_reset(tmp_path):

@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 
 from elmo.pretrain.data.prepared import Split
-from elmo.pretrain.data.stateless_random import derive_key, permutation, probability_threshold, random_uint64
+from elmo.pretrain.data.sentence_order import SHUFFLE_WINDOW, SentenceOrder
+from elmo.pretrain.data.stateless_random import derive_key, probability_threshold, random_uint64
 
-MAX_IN_MEMORY_TOKENS = 1_000_000
+BLOCK = 1 << 16  # sentences whose places are looked up at once
 
 
 @dataclass(frozen=True)
@@ -46,8 +47,9 @@ class Segments:
 class RowFiller:
     """Fills the rows of one direction from a sequence of sentences, and stores where each row is in the text.
 
-    `shuffle_key` None: shards and sentences in the order of the prepared text. `reset`: the probability that the state
-    is reset before a sentence, and two integers from which the random choice is derived.
+    `shuffle_key` None: shards and sentences in the order of the prepared text; otherwise the sentences of as many
+    shards as have about `shuffle_window` sentences are shuffled together. `reset`: the probability that the state is
+    reset before a sentence, and two integers from which the random choice is derived.
     """
 
     def __init__(
@@ -58,8 +60,10 @@ class RowFiller:
         shuffle_key: tuple[int, ...] | None,
         reset: tuple[float, int, int],
         num_epochs: int | None,
+        shuffle_window: int = SHUFFLE_WINDOW,
     ) -> None:
-        self._split, self._shuffle_key, self._reset, self._num_epochs = split, shuffle_key, reset, num_epochs
+        self._order = SentenceOrder(split, shuffle_key, shuffle_window)
+        self._is_shuffled, self._reset, self._num_epochs = shuffle_key is not None, reset, num_epochs
         self._tokens_by_shard: dict[int, np.ndarray] = {}  # of the shards that rows currently use
         # the sentence of each row and its next position; position length + 1 means that the sentence is finished
         self._shard = np.zeros(num_rows, dtype=np.int64)
@@ -67,16 +71,15 @@ class RowFiller:
         self._length = np.full(num_rows, -1, dtype=np.int64)
         self._position = np.zeros(num_rows, dtype=np.int64)
         self._epoch = 0
-        self._turn = 0  # index in the epoch's order of shards
-        self._cursor = 0  # index of the next sentence in the shard's order of sentences
-        self._loaded: tuple[int, int] | None = None  # (shard, epoch) of the sentence order in memory
-        self._in_memory: tuple[np.ndarray, np.ndarray] | None = None  # tokens and offsets of a small text
-        self._load_shard()
+        self._turn = 0  # index of the group of shards in the epoch
+        self._cursor = 0  # index of the next sentence in the group's order
+        self._loaded: tuple[int, int] | None = None  # (turn, epoch) of the group in memory
+        self._load_group()
 
     def __getitem__(self, shard: int) -> np.ndarray:
         """The tokens of a shard, memory-mapped."""
         if shard not in self._tokens_by_shard:
-            self._tokens_by_shard[shard] = self._shard_arrays(shard)[0]
+            self._tokens_by_shard[shard] = self._order.shard_arrays(shard)[0]
         return self._tokens_by_shard[shard]
 
     def fill(self, num_steps: int) -> Segments:
@@ -110,7 +113,7 @@ class RowFiller:
         self._shard[nonempty], self._start[nonempty], self._length[nonempty] = shard[last], start[last], length[last]
         self._position[nonempty] = (first + count)[last]
         if len(self._tokens_by_shard) > 1:
-            in_use = set(np.unique(self._shard)) | set(np.unique(shard))
+            in_use = set(self._group.shards) | set(np.unique(self._shard)) | set(np.unique(shard))
             self._tokens_by_shard = {s: tokens for s, tokens in self._tokens_by_shard.items() if s in in_use}
         return Segments(row, shard, start, length, first, count, reset, full=bool((surplus >= 0).all()))
 
@@ -121,15 +124,15 @@ class RowFiller:
         """
         num_taken: list[int] = []
         runs: list[tuple[np.ndarray, ...]] = []
-        begin = cursor = self._cursor
+        begin = cursor = self._cursor - self._block_begin  # both count from the start of the block
         positions, end = self._positions, len(self._positions)
         for need in needs:
             count = 0
             while need > 0:
                 if cursor == end:
                     runs.append(self._sentence_run(begin, end))
-                    if not self._next_shard():
-                        self._cursor = begin = cursor
+                    begin = cursor
+                    if not self._next_block():
                         break
                     begin = cursor = 0
                     positions, end = self._positions, len(self._positions)
@@ -138,58 +141,49 @@ class RowFiller:
                 count += 1
             num_taken.append(count)
         runs.append(self._sentence_run(begin, cursor))
-        self._cursor = cursor
+        self._cursor = self._block_begin + cursor
         sentences = runs[0] if len(runs) == 1 else tuple(np.concatenate(arrays) for arrays in zip(*runs, strict=True))
         return np.array(num_taken, dtype=np.int64), sentences
 
     def _sentence_run(self, begin: int, end: int) -> tuple[np.ndarray, ...]:
-        """(shard, start, length, 0, reset) of sentences begin..end-1 in the order of the current shard."""
-        starts, zeros = self._starts[begin:end], np.zeros(end - begin, dtype=np.int64)
+        """(shard, start, length, 0, reset) of sentences begin..end-1 of the current block."""
+        shard, start, length = (array[begin:end] for array in self._block)
         probability, *key_numbers = self._reset
-        if probability in (0, 1):
-            reset = np.full(end - begin, probability == 1)
-        else:
-            draws = random_uint64(starts, derive_key(*key_numbers, 1, self._epoch, self._current_shard))
-            reset = draws < np.uint64(probability_threshold(probability))
-        return zeros + self._current_shard, starts, self._lengths[begin:end], zeros, reset
+        reset = np.full(end - begin, probability == 1)
+        if probability not in (0, 1):
+            for number in np.unique(shard):
+                here = np.flatnonzero(shard == number)
+                draws = random_uint64(start[here], derive_key(*key_numbers, 1, self._epoch, int(number)))
+                reset[here] = draws < np.uint64(probability_threshold(probability))
+        return shard, start, length, np.zeros(end - begin, dtype=np.int64), reset
 
-    def _next_shard(self) -> bool:
-        """Moves to the next shard, if necessary of the next epoch; false if there is none."""
-        ends_epoch = self._turn + 1 == len(self._split.shards)
+    def _next_block(self) -> bool:
+        """Moves to the next block of sentences, if necessary of the next group or epoch; false if there is none."""
+        block_end = self._block_begin + len(self._positions)
+        if block_end < self._group.num_sentences:
+            self._load_block(block_end)
+            return True
+        ends_epoch = self._turn + 1 == self._order.num_groups
         if ends_epoch and self._num_epochs is not None and self._epoch + 1 >= self._num_epochs:
             return False
         self._epoch, self._turn = (self._epoch + 1, 0) if ends_epoch else (self._epoch, self._turn + 1)
-        self._load_shard()
+        self._cursor = 0
+        self._load_group()
         return True
 
-    def _load_shard(self) -> None:
-        """Loads starts and lengths of the current shard's sentences, in the order of this epoch."""
-        shard = self._turn
-        if self._shuffle_key is not None:
-            order = permutation(len(self._split.shards), derive_key(*self._shuffle_key, 2, self._epoch))
-            shard = int(order[self._turn])
-        shard_and_epoch = (shard, self._epoch if self._shuffle_key is not None else 0)
-        self._current_shard = shard
-        if self._loaded == shard_and_epoch:
-            return
-        self._tokens_by_shard[shard], offsets = self._shard_arrays(shard)
-        starts, lengths = np.array(offsets[:-1]), np.diff(offsets)
-        if self._shuffle_key is not None:
-            order = permutation(len(lengths), derive_key(*self._shuffle_key, 3, self._epoch, shard))
-            starts, lengths = starts[order], lengths[order]
-        self._starts, self._lengths = starts, lengths
-        self._positions: list[int] = (lengths + 1).tolist()  # a list, because its items are read one by one
-        self._loaded = shard_and_epoch
+    def _load_group(self) -> None:
+        """Opens the current group of shards and loads the block of sentences at the cursor."""
+        turn_and_epoch = (self._turn, self._epoch if self._is_shuffled else 0)
+        if self._loaded != turn_and_epoch:
+            self._group = self._order.group(self._epoch, self._turn)
+            self._loaded = turn_and_epoch
+        self._load_block(self._cursor - self._cursor % BLOCK)
 
-    def _shard_arrays(self, shard: int) -> tuple[np.ndarray, np.ndarray]:
-        """Tokens and offsets; a small text with one shard stays in memory, because every epoch reads it again."""
-        if self._in_memory is not None:
-            return self._in_memory
-        tokens, offsets = self._split.shard(shard)
-        if len(self._split.shards) == 1 and len(tokens) <= MAX_IN_MEMORY_TOKENS:
-            self._in_memory = tokens.copy(), offsets.copy()
-            return self._in_memory
-        return tokens, offsets
+    def _load_block(self, begin: int) -> None:
+        """Looks up where the sentences of the block at `begin` are."""
+        self._block_begin = begin
+        self._block = self._group.sentences(begin, min(begin + BLOCK, self._group.num_sentences))
+        self._positions: list[int] = (self._block[2] + 1).tolist()  # a list, because its items are read one by one
 
     def state(self) -> dict[str, Any]:
         """The position in the text, as integers and small arrays; `restore` continues from it."""
@@ -199,7 +193,7 @@ class RowFiller:
     def restore(self, state: dict[str, Any], *, with_rows: bool) -> None:
         """Continues from `state`; without `with_rows` every row starts with a new sentence."""
         self._epoch, self._turn, self._cursor = int(state["epoch"]), int(state["turn"]), int(state["cursor"])
-        self._load_shard()
+        self._load_group()
         for name in _ROW_STATE if with_rows else ():
             getattr(self, f"_{name}")[:] = state[name]
         if not with_rows:

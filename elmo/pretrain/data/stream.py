@@ -18,6 +18,7 @@ import numpy as np
 from elmo.errors import ConfigError, DataError
 from elmo.pretrain.data.prepared import PreparedData
 from elmo.pretrain.data.row_layout import RowFiller, Segments
+from elmo.pretrain.data.sentence_order import SHUFFLE_WINDOW, num_groups
 from elmo.settings import changed_settings
 from elmo.text.batch import plan_batches
 
@@ -52,13 +53,14 @@ class LMBatch:
 class ContinuousStream:
     """An iterator of LMBatch: num_rows continuous rows of num_steps positions for each direction.
 
-    shuffle: shards in a random order and sentences in a random order inside each shard, without replacement, different
-    for every epoch and direction. Without shuffle both directions read the same sentences in the order of the prepared
-    text. reset: the probability that the state is reset before a sentence (0: always carried, as the reference
-    implementation trains; 1: never carried). num_epochs None: endless. Otherwise the last incomplete batch is dropped,
-    as in the reference implementation, or with last="pad" padded and masked, so that every prediction counts once.
-    With world_size processes each gets num_rows of the world_size * num_rows rows that one process would get; rank 0
-    gets the first ones.
+    shuffle: sentences in a random order without replacement, different for every epoch and direction; a text with more
+    than `shuffle_window` sentences is read in groups of about so many, each from shards drawn at random, and with
+    shuffle_window 0 one shard after the other. Without shuffle both directions read the same sentences in the order of
+    the prepared text. reset: the probability that the state is reset before a sentence (0: always carried, as the
+    reference implementation trains; 1: never carried). num_epochs None: endless. Otherwise the last incomplete batch is
+    dropped, as in the reference implementation, or with last="pad" padded and masked, so that every prediction counts
+    once. With world_size processes each gets num_rows of the world_size * num_rows rows that one process would get;
+    rank 0 gets the first ones.
     """
 
     def __init__(
@@ -70,6 +72,7 @@ class ContinuousStream:
         split: str = "train",
         seed: int = 0,
         shuffle: bool = True,
+        shuffle_window: int = SHUFFLE_WINDOW,
         reset: float = 0.0,
         num_epochs: int | None = None,
         last: str = "drop",
@@ -89,7 +92,7 @@ class ContinuousStream:
             )
         self.data, self.split = data, split
         self.num_rows, self.num_steps, self.world_size, self.rank = num_rows, num_steps, world_size, rank
-        self.seed, self.shuffle, self.pad_last = seed, shuffle, last == "pad"
+        self.seed, self.shuffle, self.shuffle_window, self.pad_last = seed, shuffle, shuffle_window, last == "pad"
         self.num_batches = 0  # delivered so far
         self._forward, self._backward = (
             RowFiller(
@@ -98,6 +101,7 @@ class ContinuousStream:
                 shuffle_key=(seed, direction) if shuffle else None,
                 reset=(reset, seed, direction),
                 num_epochs=num_epochs,
+                shuffle_window=shuffle_window,
             )
             for direction in (0, 1)
         )
@@ -158,7 +162,14 @@ class ContinuousStream:
     def _settings(self) -> dict[str, Any]:
         rows = self.num_rows * self.world_size
         settings = {"data": self.data.fingerprint, "split": self.split, "rows": rows, "shuffle": self.shuffle}
-        return settings | {"seed": self.seed}
+        window = shuffle_identity(self.data, self.split, self.shuffle_window) if self.shuffle else {}
+        return settings | {"seed": self.seed} | window
+
+
+def shuffle_identity(data: PreparedData, split: str, window: int) -> dict[str, int]:
+    """What a resumed run must know of the shuffle window: nothing if every shard is a group, as in older runs."""
+    text = data.split(split)
+    return {"shuffle_window": window} if num_groups(text, window) < len(text.shards) else {}
 
 
 def sentence_batches(
@@ -225,22 +236,15 @@ def _gather(
     total = int(count.sum())
     # index in the shard of the target at a segment's first position; it moves by one per position
     first_index = segments.start + (segments.length - 1 - segments.first if backward else segments.first)  # (S,)
-    positions = np.arange(total)
-    if backward:
-        target_index = np.repeat(first_index + before, count) - positions  # (positions,)
-    else:
-        target_index = np.repeat(first_index - before, count) + positions  # (positions,)
-    input_index = target_index + (1 if backward else -1)  # (positions,)
-    if len(segments.shard) == 0 or (segments.shard == segments.shard[0]).all():
-        tokens = shards[int(segments.shard[0])] if total else np.zeros(1, dtype=np.int32)
-        targets, inputs = tokens.take(target_index, mode="clip"), tokens.take(input_index, mode="clip")
-    else:
-        targets, inputs = np.empty(total, dtype=np.int32), np.empty(total, dtype=np.int32)
-        shard_of_position = np.repeat(segments.shard, count)
-        for shard in np.unique(segments.shard):
-            in_shard = np.flatnonzero(shard_of_position == shard)
-            targets[in_shard] = shards[int(shard)].take(target_index[in_shard], mode="clip")
-            inputs[in_shard] = shards[int(shard)].take(input_index[in_shard], mode="clip")
+    targets, inputs = np.empty(total, dtype=np.int32), np.empty(total, dtype=np.int32)
+    for members in _by_shard(segments.shard):
+        tokens, lengths = shards[int(segments.shard[members[0]])], count[members]
+        inside = np.cumsum(lengths) - lengths
+        steps = np.arange(int(lengths.sum())) - np.repeat(inside, lengths)  # positions from the segment's first on
+        cells = np.repeat(before[members], lengths) + steps
+        target_index = np.repeat(first_index[members], lengths) + (-steps if backward else steps)
+        targets[cells] = tokens.take(target_index, mode="clip")
+        inputs[cells] = tokens.take(target_index + (1 if backward else -1), mode="clip")
     begin, end = (data.eos, data.bos) if backward else (data.bos, data.eos)
     targets[targets >= data.vocab_size] = data.unk
     starts_sentence = segments.first == 0
@@ -253,10 +257,16 @@ def _gather(
         shape = num_rows, num_steps
         return Direction(inputs.reshape(shape), targets.reshape(shape), resets.reshape(shape), None)
     before_in_row = before - before[np.searchsorted(segments.row, segments.row)]  # (S,), positions
-    cells = np.repeat(segments.row * num_steps + before_in_row - before, count) + positions  # (positions,)
+    cells = np.repeat(segments.row * num_steps + before_in_row - before, count) + np.arange(total)  # (positions,)
     padded = []
     for values, padding in ((inputs, begin), (targets, end), (resets, False), (np.ones(total, dtype=bool), False)):
         array = np.full(num_cells, padding, dtype=values.dtype)
         array[cells] = values
         padded.append(array.reshape(num_rows, num_steps))  # (B, T)
     return Direction(*padded)
+
+
+def _by_shard(shard: np.ndarray) -> list[np.ndarray]:
+    """The indices of the segments of each shard that occurs, in rising order."""
+    order = np.argsort(shard, kind="stable")
+    return np.split(order, np.flatnonzero(np.diff(shard[order])) + 1) if len(shard) else []

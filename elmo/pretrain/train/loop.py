@@ -79,6 +79,7 @@ def train(
         settings.steps,
         seed=settings.seed,
         shuffle=settings.shuffle,
+        shuffle_window=settings.shuffle_window,
         reset=settings.reset,
         rank=distributed.rank(),
         world_size=distributed.world_size(),
