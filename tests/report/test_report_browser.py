@@ -18,6 +18,8 @@ HOW = "python3 run.py browser installs it"
 playwright = pytest.importorskip("playwright.sync_api", reason=f"Playwright is not installed; {HOW}")
 QUIET = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"]
 
+SCREENS = [(320, "dark"), (360, "light"), (1280, "light"), (1280, "dark")]  # width in pixels, colour scheme
+
 
 @pytest.fixture(scope="module")
 def browser():
@@ -42,9 +44,7 @@ def report(tmp_path_factory) -> Path:
     return folder / "out" / "index.html"
 
 
-@pytest.fixture(
-    params=[(320, "dark"), (360, "light"), (1280, "light"), (1280, "dark")], ids=lambda one: f"{one[0]}-{one[1]}"
-)
+@pytest.fixture(params=SCREENS, ids=lambda one: f"{one[0]}-{one[1]}")
 def opened(request, browser, report):
     """The page, its console messages and the addresses that it requested."""
     width, scheme = request.param
