@@ -41,7 +41,7 @@ MAY_IMPORT = {
     "tasks": {"text", "model.mix", "weights.store", "weights.checkpoint_folder", "embed"},
     "probes": {"text", "embed"},
     "analysis": {"text", "model", "weights", "embed", "charts"},
-    "report": {"charts"},
+    "report": {"charts", "text"},
     "bench": {"text", "kernels", "model", "weights", "embed"},
     "serve": {"embed", "analysis"},
     "compat": {"text", "model", "weights", "embed"},

@@ -10,9 +10,11 @@ import numpy as np
 from elmo.charts.svg import label, mark, picture
 
 SIZE, GAP, LEFT, TOP = 132, 14, 78, 64
+GRID_COLUMNS, GRID_WIDTH, GRID_HEAD = 3, 420, 42  # of `word_grid`; GRID_HEAD: room for a word and its senses
 _SAME_POINT = 1e-4  # points whose spread is below this share of their magnitude count as one point
 _STYLE = """
 text { font-size: 12px } .head { font-size: 15px } .small { font-size: 10px }
+.word { font-size: 15px; font-weight: 600 } .senses { font-size: 13px; fill: var(--faint) }
 .box { fill: none; stroke: var(--rule) } .mark { stroke: none; fill-opacity: .8 }
 tspan.first { fill: var(--first); stroke: none } tspan.second { fill: var(--second); stroke: none }
 """
@@ -51,21 +53,30 @@ def word_map(name: str, words: Mapping[str, tuple[np.ndarray, Sequence[str]]], *
             parts.append(label(8, y + SIZE // 2 + 14, "no context", kind="small"))
     for column, (word, (vectors, senses)) in enumerate(words.items()):
         x = LEFT + column * (SIZE + GAP)
-        first, second = dict.fromkeys(senses)
-        parts.append(label(x, TOP - 22, word))
-        parts.append(
-            f'<text class="small" x="{x}" y="{TOP - 8}"><tspan class="first">●</tspan> {escape(first)} '
-            f'<tspan class="second">■</tspan> {escape(second)}</text>'
-        )
+        parts += [label(x, TOP - 22, word), _legend(x, TOP - 8, senses, "small")]
         for layer in range(num_layers):
             points = project_to_plane(vectors[layer])
-            parts += _panel(x, TOP + layer * (SIZE + GAP), points, [sense == first for sense in senses])
-    listed = "; ".join(f"{word}: {' and '.join(dict.fromkeys(senses))}" for word, (_, senses) in words.items())
+            parts += _panel(x, TOP + layer * (SIZE + GAP), points, senses)
     description = (
         "Circles and squares are occurrences of a word in its two senses. Layer 0 has no context, so that there all "
-        f"occurrences of a word are one point. {listed}."
+        f"occurrences of a word are one point. {_list_senses(words)}."
     )
     return picture(name, width, height, title=title, description=description, parts=parts, style=_STYLE)
+
+
+def word_grid(name: str, words: Mapping[str, tuple[np.ndarray, Sequence[str]]], *, title: str) -> str:
+    """A chart of the top layer only, with three words per row, narrow enough for a phone; `words` as in `word_map`."""
+    step = (GRID_WIDTH - SIZE) / (GRID_COLUMNS - 1)
+    num_rows = -(-len(words) // GRID_COLUMNS)
+    parts = []
+    for number, (word, (vectors, senses)) in enumerate(words.items()):
+        row, column = divmod(number, GRID_COLUMNS)
+        x, y = column * step, row * (GRID_HEAD + SIZE + GAP)
+        parts += [label(x + 2, y + 16, word, kind="word"), _legend(x + 2, y + 34, senses, "senses")]
+        parts += _panel(x, y + GRID_HEAD, project_to_plane(vectors[-1]), senses)
+    description = f"Circles and squares are occurrences of a word in its two senses. {_list_senses(words)}."
+    height = num_rows * (GRID_HEAD + SIZE + GAP)
+    return picture(name, GRID_WIDTH, height, title=title, description=description, parts=parts, style=_STYLE)
 
 
 def as_text(points: np.ndarray, labels: Sequence[str], width: int = 56, height: int = 13) -> list[str]:
@@ -85,10 +96,23 @@ def _is_free(grid: list[list[str]], row: int, column: int, length: int) -> bool:
     return all(cell == " " for cell in grid[row][max(0, column - 1) : column + length + 1])
 
 
-def _panel(x: float, y: float, points: np.ndarray, is_first: Sequence[bool]) -> list[str]:
-    parts = [f'<rect class="box" x="{x}" y="{y}" width="{SIZE}" height="{SIZE}" rx="4"/>']
+def _list_senses(words: Mapping[str, tuple[np.ndarray, Sequence[str]]]) -> str:
+    return "; ".join(f"{word}: {' and '.join(dict.fromkeys(senses))}" for word, (_, senses) in words.items())
+
+
+def _legend(x: float, y: float, senses: Sequence[str], kind: str) -> str:
+    """The two senses with their marks; `kind` is the CSS class of the text."""
+    first, second = dict.fromkeys(senses)
+    return (
+        f'<text class="{kind}" x="{x:g}" y="{y:g}"><tspan class="first">●</tspan> {escape(first)} '
+        f'<tspan class="second">■</tspan> {escape(second)}</text>'
+    )
+
+
+def _panel(x: float, y: float, points: np.ndarray, senses: Sequence[str]) -> list[str]:
+    parts = [f'<rect class="box" x="{x:g}" y="{y:g}" width="{SIZE}" height="{SIZE}" rx="4"/>']
     half, reach = SIZE / 2, SIZE / 2 - 10
-    for (across, up), first in zip(points, is_first, strict=True):
-        series, radius = ("first", 5) if first else ("second", 4)
+    for (across, up), sense in zip(points, senses, strict=True):
+        series, radius = ("first", 5) if sense == senses[0] else ("second", 4)
         parts.append(mark(series, x + half + across * reach, y + half - up * reach, radius))
     return parts

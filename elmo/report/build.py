@@ -13,7 +13,7 @@ from elmo.report.findings import Finding, check_findings
 from elmo.report.html import as_html
 from elmo.report.layer_tables import LAYERS, PLACES
 from elmo.report.markdown import as_markdown
-from elmo.report.page import Page, Picture, Section
+from elmo.report.page import Page, Picture, Remark, Section
 from elmo.report.results import compute_results
 from elmo.report.section_contexts import contexts_section
 from elmo.report.section_efficiency import efficiency_section
@@ -22,6 +22,7 @@ from elmo.report.section_language_model import language_model_section
 from elmo.report.section_layers import layers_section
 from elmo.report.section_mixes import mixes_section
 from elmo.report.section_neighbours import neighbours_section
+from elmo.report.section_opening import opening_section
 from elmo.report.section_senses import senses_section
 from elmo.report.section_six_tasks import six_tasks_section
 from elmo.report.section_tags import tags_section
@@ -34,7 +35,7 @@ TITLE = "ELMo: the paper's figures and ours"
 def make_page(
     records: Records, *, notes: Mapping[str, str] | None = None, title: str = TITLE
 ) -> tuple[Page, list[Finding]]:
-    """The page, and the findings that it opens with.
+    """The page, and the paper's findings with their verdicts.
 
     `notes` are texts by key: that of a finding explains why it does not agree with the paper, that of a section is a
     remark after its first sentence.
@@ -65,15 +66,14 @@ def make_page(
     # `places` is the key of a finding and of a section: its note is shown with the finding
     remarks = {key: note for key, note in notes.items() if key not in finding_keys}
     intro = (
-        "This page has each table and figure of the paper's evaluation and analysis (its sections 4 and 5), with our "
-        f"scores next to the paper's. Ours come from {len(records)} records of runs. Each score links to its record: "
-        "the command, the settings and the data behind it. The page begins with the paper's findings and whether they "
-        "hold here."
+        "Every table and figure of the paper's evaluation and analysis (its sections 4 and 5), with our scores next to "
+        f"the paper's. Ours come from {len(records)} records of runs, and each score links to its record."
     )
     page = Page(
         title=title,
         intro=intro,
         tally=tally(findings),
+        opening=opening_section(results.tasks, records.demos),
         sections=[_with_remark(section, remarks.get(section.key)) for section in sections],
         sources=sources.all(),
     )
@@ -82,7 +82,9 @@ def make_page(
 
 def _with_remark(section: Section, remark: str | None) -> Section:
     """The section with a remark after its first part."""
-    return section if remark is None else replace(section, parts=[*section.parts[:1], remark, *section.parts[1:]])
+    if remark is None:
+        return section
+    return replace(section, parts=[*section.parts[:1], Remark(text=remark), *section.parts[1:]])
 
 
 def write_page(page: Page, folder: str | Path) -> list[Path]:
@@ -91,7 +93,10 @@ def write_page(page: Page, folder: str | Path) -> list[Path]:
     with explain_write(folder):
         folder.mkdir(parents=True, exist_ok=True)
     pictures = {
-        f"{part.name}.svg": part.svg for section in page.sections for part in section.parts if isinstance(part, Picture)
+        f"{part.name}.svg": part.svg
+        for section in page.all_sections
+        for part in section.parts
+        if isinstance(part, Picture)
     }
     files = {**pictures, MARKDOWN: as_markdown(page, html_name=HTML), HTML: as_html(page)}
     for name, text in files.items():

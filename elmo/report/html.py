@@ -1,7 +1,8 @@
 """Writes a page as one self-contained HTML file: style, pictures and records are inside, nothing is fetched.
 
-Landmarks, captions, scopes of table heads and descriptions of pictures serve screen readers. The only script opens the
-record that a score links to; the link works without it too.
+Landmarks, captions, scopes of table heads and descriptions of pictures serve screen readers. The script opens the
+record that a score links to, marks what is wider than the screen, and unfolds explanations for print; without it, links
+and shadows at the edges remain.
 """
 
 from __future__ import annotations
@@ -10,22 +11,29 @@ import json
 from collections.abc import Sequence
 from html import escape
 
-from elmo.report.page import Cell, Missing, Page, Part, Picture, Section, Source, Table
+from elmo.report.page import Cell, Missing, Page, Part, Picture, Remark, Section, Source, Table
 from elmo.report.stylesheet import style_sheet
 
 PAPER_ADDRESS = "https://arxiv.org/abs/1802.05365"
 _SCRIPT = """
-function show() {
-  const target = location.hash && document.getElementById(location.hash.slice(1));
-  const details = target && target.querySelector("details");
-  if (details) { details.open = true; target.scrollIntoView(); }
+function showRecord() {
+  const target = document.querySelector(".records li:target");
+  if (target) { target.querySelector("details").open = true; target.scrollIntoView(); }
 }
-addEventListener("hashchange", show); show();
+function markWide() {
+  for (const one of document.querySelectorAll(".wide"))
+    one.classList.toggle("overflows", one.scrollWidth > one.clientWidth + 1);
+}
+function unfold() { for (const one of document.querySelectorAll("details.more")) one.open = true; }
+addEventListener("hashchange", showRecord); showRecord();
+addEventListener("resize", markWide); addEventListener("toggle", markWide, true); markWide();
+addEventListener("beforeprint", unfold);
 """
 
 
 def as_html(page: Page) -> str:
     """The text of the HTML file."""
+    opening = _section(page.opening) if page.opening else ""
     sections = [_section(section) for section in page.sections]
     links = [(section.key, section.title) for section in page.sections]
     if page.sources:
@@ -50,12 +58,13 @@ def as_html(page: Page) -> str:
 <p>{escape(page.intro)}</p>
 {_tally(page.tally)}
 </header>
+<main id="main">
+{opening}
 <nav aria-label="Sections">
 <ul>
 {nav}
 </ul>
 </nav>
-<main id="main">
 {chr(10).join(sections)}
 </main>
 <footer>
@@ -89,14 +98,24 @@ def _part(part: Part, key: str) -> str:
         return (
             f'<div class="missing"><p>No records yet: {escape(part.what)}. This command makes them:</p>{command}</div>'
         )
+    if isinstance(part, Remark):
+        first, rest = escape(part.first_sentence), escape(part.rest)
+        return _unfolding(first, f"<p>{rest}</p>", kind="more remark") if rest else f"<p>{first}</p>"
     return f"<p>{escape(part)}</p>"
+
+
+def _unfolding(summary: str, body: str, *, kind: str = "more") -> str:
+    return f'<details class="{kind}"><summary>{summary}</summary>\n{body}\n</details>'
 
 
 def _table(table: Table, key: str) -> str:
     heads = "".join(f'<th scope="col" role="columnheader">{escape(head)}</th>' for head in table.head)
     rows = "\n".join(_row(row, table.head) for row in table.rows)
-    # CSS stacks the cells of such a table on a phone; the roles keep it a table for screen readers
-    attributes = ' class="words" role="table"' if table.has_sentences else ""
+    # CSS makes cards of the rows of such tables on a phone; the roles keep them tables for screen readers
+    kind = "paired" if table.paired else "words" if table.has_sentences else ""
+    attributes = f' class="{kind}" role="table"' if kind else ""
+    if table.paired:  # the number of rows of a card
+        attributes += f' style="--half: {(len(table.head) - 1) // 2}"'
     notes = "".join(f'\n<p class="note">{escape(note)}</p>' for note in table.notes)
     element = (
         f'<div class="wide" role="region" aria-labelledby="{key}-caption" tabindex="0">\n'
@@ -105,9 +124,7 @@ def _table(table: Table, key: str) -> str:
         f'<thead role="rowgroup"><tr role="row">{heads}</tr></thead>\n'
         f'<tbody role="rowgroup">\n{rows}\n</tbody>\n</table>{notes}\n</div>'
     )
-    if not table.collapsed:
-        return element
-    return f'<details class="more"><summary>{escape(table.caption)}</summary>\n{element}\n</details>'
+    return _unfolding(escape(table.caption), element) if table.collapsed else element
 
 
 def _row(row: Sequence[Cell | str], heads: Sequence[str]) -> str:
@@ -123,8 +140,8 @@ def _cell(cell: Cell) -> str:
     text = escape(cell.text)
     text = f"<strong>{text}</strong>" if cell.strong else text
     text = f'<span class="verdict {cell.verdict}">{text}</span>' if cell.verdict else text
-    text += f": {escape(cell.note)}" if cell.note else ""
-    return f'<a href="#{cell.source}">{text}</a>' if cell.source else text
+    text = f'<a href="#{cell.source}">{text}</a>' if cell.source else text
+    return text + (_unfolding("Explanation", f"<p>{escape(cell.note)}</p>") if cell.note else "")
 
 
 def _picture(picture: Picture) -> str:

@@ -16,6 +16,7 @@ from elmo.report.run_groups import (
     Score,
     data_share,
     group_runs,
+    metric_title,
     score,
     settings_key,
     task_title,
@@ -117,7 +118,8 @@ def _candidate_rows(table: LayerTable, records: Sequence[Record]) -> list[Row]:
             task = runs[0]["task"]
             ours = tuple(score(column, split="dev") if column else None for column in columns)
             share = data_share(runs[0])
-            rows.append(Row(task=task, metric=runs[0]["metric"], paper=table.paper.get(task), ours=ours, share=share))
+            metric = metric_title(runs[0]["metric"])
+            rows.append(Row(task=task, metric=metric, paper=table.paper.get(task), ours=ours, share=share))
     return rows
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
-from elmo.report.page import Cell, Missing, Page, Part, Picture, Source, Table
+from elmo.report.page import Cell, Missing, Page, Part, Picture, Remark, Source, Table
 
 
 def as_markdown(page: Page, *, html_name: str = "index.html") -> str:
@@ -16,7 +16,7 @@ def as_markdown(page: Page, *, html_name: str = "index.html") -> str:
         _escape(page.intro),
     ]
     parts += ["\n".join(f"- {_escape(cell.text)}" for cell in page.tally)] if page.tally else []
-    for section in page.sections:
+    for section in page.all_sections:
         parts.append(f'<a id="{section.key}"></a>\n\n## {_escape(section.title)}')
         parts += [_part(part) for part in section.parts]
     if page.sources:
@@ -32,7 +32,14 @@ def _part(part: Part) -> str:
         return f"![{_escape(part.caption)}]({part.name}.svg)\n\n{_escape(part.caption)}"
     if isinstance(part, Missing):
         return f"No records yet: {_escape(part.what)}. This command makes them:\n\n```sh\n{part.command}\n```"
+    if isinstance(part, Remark):
+        first, rest = part.first_sentence, part.rest
+        return _unfolding(escape(first), _escape(rest)) if rest else _escape(first)
     return _escape(part)
+
+
+def _unfolding(summary: str, body: str) -> str:
+    return f"<details><summary>{summary}</summary>\n\n{body}\n\n</details>"
 
 
 def _table(table: Table) -> str:
@@ -40,9 +47,7 @@ def _table(table: Table) -> str:
     rows += [_line([_cell(cell) for cell in row]) for row in table.rows]
     notes = "".join(f"\n\n{_escape(note)}" for note in table.notes)
     body = "\n".join(rows) + notes
-    if table.collapsed:
-        return f"<details><summary>{escape(table.caption)}</summary>\n\n{body}\n\n</details>"
-    return f"**{_escape(table.caption)}**\n\n{body}"
+    return _unfolding(escape(table.caption), body) if table.collapsed else f"**{_escape(table.caption)}**\n\n{body}"
 
 
 def _line(cells: Sequence[str]) -> str:
@@ -53,8 +58,8 @@ def _cell(cell: Cell | str) -> str:
     if isinstance(cell, str):
         return _escape(cell)
     text = f"**{_escape(cell.text)}**" if cell.strong else _escape(cell.text)
-    text += f": {_escape(cell.note)}" if cell.note else ""
-    return f"[{text}](#{cell.source})" if cell.source else text
+    text = f"[{text}](#{cell.source})" if cell.source else text
+    return text + (f"<details><summary>Explanation</summary>{_escape(cell.note)}</details>" if cell.note else "")
 
 
 def _record(source: Source) -> str:

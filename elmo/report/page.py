@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from elmo.text.sentences import split_sentences
+
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
@@ -26,7 +28,7 @@ class Cell:
     source: str = ""
     strong: bool = False
     verdict: str = ""  # good, even, bad or none, for the colour of a verdict
-    note: str = ""  # follows the text, without its colour
+    note: str = ""  # an explanation, which the reader unfolds
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,6 +40,7 @@ class Table:
     rows: Sequence[Sequence[Cell | str]]
     notes: Sequence[str] = ()
     collapsed: bool = False  # opened by the reader: details of a shorter table
+    paired: bool = False  # after the first column, one half is the paper's and the other ours: a phone shows cards
 
     @property
     def has_sentences(self) -> bool:
@@ -57,6 +60,25 @@ class Picture:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Remark:
+    """A longer explanation: its first sentence is shown, and the reader unfolds the rest."""
+
+    text: str
+
+    @property
+    def first_sentence(self) -> str:
+        return self.text[: self._end_of_first_sentence].strip()
+
+    @property
+    def rest(self) -> str:
+        return self.text[self._end_of_first_sentence :].strip()
+
+    @property
+    def _end_of_first_sentence(self) -> int:
+        return next((span.end for span in split_sentences(self.text)), 0)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Missing:
     """A part without records, and the command that makes them."""
 
@@ -64,7 +86,7 @@ class Missing:
     command: str
 
 
-Part = str | Table | Picture | Missing
+Part = str | Remark | Table | Picture | Missing
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,5 +105,11 @@ class Page:
     title: str
     intro: str
     tally: Sequence[Cell]  # how many findings agree with the paper and how many do not
+    opening: Section | None = None  # pictures that stand before the list of sections
     sections: Sequence[Section]
     sources: Sequence[Source]
+
+    @property
+    def all_sections(self) -> Sequence[Section]:
+        """The opening, if there is one, and the sections."""
+        return [*([self.opening] if self.opening else []), *self.sections]

@@ -10,7 +10,7 @@ from elmo.report.collect import RecordFile
 from elmo.report.page import Cell, Picture
 from elmo.report.sources import Sources, vectors_name
 
-HEAD = ("Vectors", "Tokens (layer 0)", "Layer 1", "Top layer", "Learned mix", "Side by side")
+HEAD = ("Vectors", "Tokens (layer 0)", "Layer 1", "Top layer", "Learned mix", "Concatenated")
 ScoreOf = Callable[[Mapping[str, Any]], float]  # the score of one view of the layers
 
 
@@ -50,7 +50,7 @@ def view_name(view: str) -> str:
     if view == "0":
         return "tokens (layer 0)"
     if view == "concat":
-        return "side by side"
+        return "concatenated"
     return f"layer {view}" if view.isdigit() else f"layers {view}" if view[:1].isdigit() else view
 
 

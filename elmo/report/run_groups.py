@@ -18,6 +18,7 @@ _IGNORED = {  # settings in which runs of one group may differ
 }  # fmt: skip
 _DEFAULTS = {"train.validate_after": 0}  # settings that older records lack, with the value that they ran with
 TITLES = {"squad": "SQuAD", "snli": "SNLI", "srl": "SRL", "coref": "Coref", "ner": "NER", "sst": "SST-5"}
+_METRICS = {"f1": "F1", "conll_f1": "average F1"}  # names of metrics in records that are written differently on a page
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,6 +90,11 @@ def sample_deviation(values: Sequence[float]) -> float | None:
 def data_share(record: Record) -> float:
     """The share of the training file that the run was trained on."""
     return float(record["config"]["data"]["fraction"])
+
+
+def metric_title(metric: str) -> str:
+    """A record's metric as the paper writes it."""
+    return _METRICS.get(metric, metric)
 
 
 def task_title(task: str) -> str:

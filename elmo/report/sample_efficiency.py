@@ -18,6 +18,7 @@ from elmo.report.run_groups import (
     Score,
     data_share,
     group_runs,
+    metric_title,
     score,
     settings_key,
     task_title,
@@ -119,7 +120,7 @@ def _efficiency(task: str, elmo: Sequence[Record], baseline: Sequence[Record]) -
         )
         for share, (without, with_) in sorted(by_share.items())
     )
-    return Efficiency(task=task, metric=every[0]["metric"], split=split, shares=shares)
+    return Efficiency(task=task, metric=metric_title(every[0]["metric"]), split=split, shares=shares)
 
 
 def _reach(baseline: Sequence[Record], elmo: Sequence[Record]) -> Reach | None:

@@ -1,4 +1,4 @@
-"""The section that opens the report: the paper's findings, each with a verdict from our results."""
+"""The first section of the report: the paper's findings, each with a verdict from our results."""
 
 from __future__ import annotations
 

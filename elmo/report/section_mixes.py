@@ -22,7 +22,7 @@ def mixes_section(rows: Sequence[MixRow], sources: Sources) -> Section:
         num_layers = max(len(row.weights) for row in rows)
         head = ("Mix", *map(layer_name, range(num_layers)), "γ", "λ", "Seeds")
         lines = [_cells(row, num_layers, sources) for row in rows]
-        parts.append(Table(caption="The same in numbers", head=head, rows=lines))
+        parts.append(Table(caption="The same in numbers", head=head, rows=lines, collapsed=True))
     else:
         command = "elmo task train ner --train train.iob2 --dev dev.iob2 --test test.iob2 --elmo default "
         parts.append(Missing(what="runs with a learned mix", command=f"{command}--out runs/ner-elmo"))

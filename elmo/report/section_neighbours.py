@@ -73,13 +73,12 @@ def mark_word(tokens: Sequence[str], position: int, width: int = 10, *, ellipsis
 
 def _demo(record: RecordFile, sources: Sources, picture_name: str) -> list[Part]:
     values = record.values
-    name = shorten_path(str(values.get("model", "")))
-    model = name + ("" if values.get("trained", True) else " (untrained)")
-    facts = {"model": name, "trained": values.get("trained")}
+    model = demo_model(values)
+    facts = {"model": shorten_path(str(values.get("model", ""))), "trained": values.get("trained")}
     command = str(values.get("command") or "elmo demo --json")
     key = sources.add(f"Demo on {model}", paths=[record.path], command=command, facts=facts)
     plane = values.get("plane") or {}
-    parts: list[Part] = [_map(plane, model, picture_name)] if _can_be_drawn(plane) else []
+    parts: list[Part] = [_map(plane, model, picture_name)] if can_be_drawn(plane) else []
     parts += [_senses_table(values["senses"], model, key), _neighbours_table(values["neighbours"], model, key)]
     substitutes = (values.get("language_model") or {}).get("substitutes", [])
     if substitutes:
@@ -89,6 +88,11 @@ def _demo(record: RecordFile, sources: Sources, picture_name: str) -> list[Part]
         caption = f"{model}: what the language model predicts in place of the word"
         parts.append(Table(caption=caption, head=("Sentence", "Words"), rows=rows))
     return parts
+
+
+def demo_model(values: Mapping[str, Any]) -> str:
+    """The name of the model that a record of `elmo demo` is about."""
+    return shorten_path(str(values.get("model", ""))) + ("" if values.get("trained", True) else " (untrained)")
 
 
 def _senses_table(senses: Mapping[str, Sequence[Mapping[str, float]]], model: str, key: str) -> Table:
@@ -127,18 +131,23 @@ def _neighbours_table(queries: Sequence[Mapping[str, Any]], model: str, key: str
     )
 
 
-def _can_be_drawn(plane: Mapping[str, Any]) -> bool:
+def can_be_drawn(plane: Mapping[str, Any]) -> bool:
     """Whether every word has two senses, a point for each use in each layer, and as many layers as the others."""
     complete = all(
         len(set(one["senses"])) == 2
         and all(len(layer) == len(one["senses"]) and all(len(point) == 2 for point in layer) for layer in one["points"])
         for one in plane.values()
     )
-    return complete and len({len(one["points"]) for one in plane.values()}) == 1
+    numbers = {len(one["points"]) for one in plane.values()}
+    return complete and len(numbers) == 1 and min(numbers) > 0
+
+
+def uses_of_words(plane: Mapping[str, Any]) -> dict[str, tuple[np.ndarray, Sequence[str]]]:
+    """word -> its points (L+1, N, 2) and the N senses, as `elmo.charts.word_map` takes them."""
+    return {word: (np.array(one["points"]), one["senses"]) for word, one in plane.items()}
 
 
 def _map(plane: Mapping[str, Any], model: str, name: str) -> Picture:
-    words = {word: (np.array(one["points"]), one["senses"]) for word, one in plane.items()}
-    svg = word_map(name, words, title="Eight uses of each word, by layer: two principal components")
+    svg = word_map(name, uses_of_words(plane), title="Eight uses of each word, by layer: two principal components")
     caption = f"{model}: uses of six words in two senses each (circle, square); the projection does not know the senses"
     return Picture(name=name, svg=svg, caption=caption, wide=True)

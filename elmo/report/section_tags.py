@@ -41,7 +41,7 @@ def tags_section(probes: Sequence[RecordFile], sources: Sources) -> Section:
         *mix_note(tagging, "weights learned with the classifier"),
         *limit_notes(tagging),
     ]
-    head = (*HEAD, "No vectors: usual tag")
+    head = (*HEAD, "No vectors: most frequent tag")
     caption = "Parts of speech, accuracy on test: the paper's and ours"
     parts.append(Table(caption=caption, head=head, rows=rows, notes=notes))
     if entities:
@@ -70,7 +70,9 @@ def _details(probe: RecordFile, key: str) -> Table:
         weights = view.get("layer_weights")
         cells = score_cells(view, ("dev", "test"), key, strong=view["test"] == best, digits=2)
         rows.append([view_name(name), *cells, "-" if weights is None else weights_text(weights)])
-    rows.append(["usual tag, no vectors", *score_cells(scores["usual_tag"], ("dev", "test"), key, digits=2), "-"])
+    rows.append(
+        ["most frequent tag, no vectors", *score_cells(scores["usual_tag"], ("dev", "test"), key, digits=2), "-"]
+    )
     column = f" ({settings['column']})" if settings.get("column") in ("xpos", "upos") else ""
     caption = f"{vectors_name(probe.values['vectors'])}: {task}{column}, {scores['metric']}, every view"
     return Table(caption=caption, head=("Layer", "Dev", "Test", "Mix weights"), rows=rows, collapsed=True)

@@ -120,8 +120,8 @@ def test_the_page_is_valid_and_complete(tmp_path):
     tables, captions = tags.count("table"), tags.count("caption")
     assert tables == captions >= 14
     assert all(values.get("scope") in ("col", "row") for tag, values in checker.tags if tag == "th")
-    # table 1, two curves, mixes, a course, words in context, senses, tags, geometry
-    assert tags.count("figure") == tags.count("figcaption") == 9
+    # table 1, the top layer, two curves, mixes, a course, words in context, senses, tags, geometry
+    assert tags.count("figure") == tags.count("figcaption") == 10
     svgs = [values for tag, values in checker.tags if tag == "svg"]
     assert all(set(values["aria-labelledby"].split()) <= set(checker.ids) for values in svgs)
     assert not any(isinstance(part, Missing) for section in page.sections for part in section.parts)
@@ -217,13 +217,36 @@ def test_a_probes_difference_must_exceed_twice_its_standard_error():
 def test_notes_explain_and_unknown_ones_are_refused(tmp_path):
     records = collect([write_all(tmp_path)])
     page, _ = make_page(records, notes={"places": "SNLI is short here."})
-    assert "✗ differs from the paper</span>: SNLI is short here." in as_html(page)
-    assert "✗ differs from the paper: SNLI is short here." in as_markdown(page)
+    explained = "<details{}><summary>Explanation</summary>{}SNLI is short here."
+    assert "✗ differs from the paper</span>" + explained.format(' class="more"', "\n<p>") in as_html(page)
+    assert "✗ differs from the paper" + explained.format("", "") in as_markdown(page)
     assert "✗ differs from the paper, agrees in 0 of 4 cases; open" in as_html(page)
     page, _ = make_page(records, notes={"neighbours": "Sentences of <Wikipedia>."})
     assert "<p>Sentences of &lt;Wikipedia&gt;.</p>" in as_html(page)
     with pytest.raises(ConfigError, match="'place'"):
         make_page(records, notes={"place": "?"})
+
+
+def test_of_a_long_note_the_first_sentence_is_shown_and_the_rest_unfolds(tmp_path):
+    records = collect([write_all(tmp_path)])
+    page, _ = make_page(records, notes={"senses": "Ours are from SemCor 3.0 by <X>. The paper's biLM is wider. So."})
+    html, markdown = as_html(page), as_markdown(page)
+    first = "<summary>Ours are from SemCor 3.0 by &lt;X&gt;.</summary>"
+    assert f"{first}\n<p>The paper&#x27;s biLM is wider. So.</p>" in html
+    assert f"{first}\n\nThe paper's biLM is wider. So.\n" in markdown
+    parse_strictly(html)
+
+
+def test_the_page_opens_with_table_1_as_bars_and_with_words_in_context(tmp_path):
+    page, _ = make_page(collect([write_all(tmp_path)]))
+    bars, words = page.opening.parts
+    assert "The paper's gains are +0.7 to +2.1; ours are +16.0 to +22.0." in bars.caption, "SNLI and NER"
+    assert "in 100% of the uses and in 50% without context" in words.caption, "from the record of the demo"
+    html, markdown = as_html(page), as_markdown(page)
+    assert html.index('id="six-tasks-picture"') < html.index("<nav") < html.index('id="findings"')
+    places = [markdown.index(text) for text in ("six-tasks-picture.svg", "words-top-layer.svg", "## Findings")]
+    assert places == sorted(places)
+    assert make_page(Records())[0].opening is None
 
 
 def test_files_are_written_and_markdown_shows_its_pictures(tmp_path):

@@ -18,6 +18,8 @@ HOW = "python3 run.py browser installs it"
 playwright = pytest.importorskip("playwright.sync_api", reason=f"Playwright is not installed; {HOW}")
 QUIET = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"]
 
+SCREENS = [(320, "dark"), (360, "light"), (1280, "light"), (1280, "dark")]  # width in pixels, colour scheme
+
 
 @pytest.fixture(scope="module")
 def browser():
@@ -42,7 +44,7 @@ def report(tmp_path_factory) -> Path:
     return folder / "out" / "index.html"
 
 
-@pytest.fixture(params=[(320, "dark"), (1280, "light")], ids=["phone-dark", "wide-light"])
+@pytest.fixture(params=SCREENS, ids=lambda one: f"{one[0]}-{one[1]}")
 def opened(request, browser, report):
     """The page, its console messages and the addresses that it requested."""
     width, scheme = request.param
@@ -72,12 +74,58 @@ def test_the_page_has_no_errors_no_requests_and_fits(opened, report):
     assert stuck == 0
 
 
+def test_a_phone_shows_our_columns_of_table_1_without_scrolling(opened):
+    page, _, _ = opened
+    cells = page.locator("#six-tasks tbody tr").first.locator("td")
+    heads = cells.evaluate_all("all => all.map(one => one.dataset.head)")
+    assert sum(head.startswith("Ours") for head in heads) == 3
+    right = cells.evaluate_all("all => Math.max(...all.map(one => one.getBoundingClientRect().right))")
+    assert right <= page.evaluate("innerWidth"), heads
+    # in a card, each of our numbers stands beside the paper's
+    tops = dict(zip(heads, cells.evaluate_all("all => all.map(one => one.getBoundingClientRect().top)"), strict=True))
+    assert abs(tops["Paper: gain"] - tops["Ours: gain"]) < 2
+
+
+def test_what_scrolls_sideways_says_so_and_keeps_its_first_column(opened):
+    page, _, _ = opened
+    regions = page.evaluate(
+        """() => [...document.querySelectorAll(".wide")].filter(one => one.checkVisibility()).map(one => {
+            const hint = getComputedStyle(one, "::before").content;
+            const overflows = one.scrollWidth > one.clientWidth + 1;
+            one.scrollLeft = 9999;
+            const head = one.querySelector("tbody th"), box = head && head.getBoundingClientRect();
+            const isVisible = !head || box.left >= one.getBoundingClientRect().left - 1 && box.right <= innerWidth;
+            return [overflows, hint.startsWith('"Scroll'), isVisible]; })"""
+    )
+    assert len(regions) > 10
+    assert all(hinted == overflows for overflows, hinted, _ in regions)
+    assert all(is_visible for *_, is_visible in regions)
+    assert any(overflows for overflows, *_ in regions) == (page.evaluate("innerWidth") < 400)
+
+
+def test_the_page_opens_with_pictures(opened):
+    page, _, _ = opened
+    tops = page.evaluate(
+        """() => ["#opening figure", "nav", "#findings"].map(one =>
+            document.querySelector(one).getBoundingClientRect().top)"""
+    )
+    assert tops == sorted(tops)
+    assert tops[0] < page.evaluate("innerHeight"), "the first picture begins on the first screen"
+
+
+def test_explanations_unfold_and_print_in_full(opened):
+    page, _, _ = opened
+    assert not page.locator("details.more p, details.more table").first.is_visible()
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    assert page.locator("details.more p, details.more table").first.is_visible()
+
+
 def test_pictures_are_drawn(opened):
     page, _, _ = opened
     boxes = page.evaluate(
         "() => [...document.querySelectorAll('figure svg')].map(one => one.getBoundingClientRect().height)"
     )
-    assert len(boxes) == 9
+    assert len(boxes) == 10
     assert min(boxes) > 80
 
 
