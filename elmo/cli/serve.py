@@ -112,7 +112,7 @@ def run(
             return
         print_status(
             f"elmo: serving {info.name} ({info.num_layers} layers of {info.dim}) on {started.url}\n"
-            f"  {info.device}, {info.dtype}, {info.executor}; workers: {workers}, threads per worker: {info.num_threads}"
+            f"  {info.device}, {info.dtype}, {info.executor}; workers: {workers}, threads of each: {info.num_threads}"
         )
 
     source = ModelSource(model=model, device=device, dtype=dtype, tokenizer=tokenizer)

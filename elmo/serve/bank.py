@@ -116,7 +116,8 @@ class SentenceBank:
         return neighbors
 
     def _cosines(self, query: np.ndarray, weights: np.ndarray) -> np.ndarray:
-        assert self._layers is not None and self._products is not None
+        assert self._layers is not None
+        assert self._products is not None
         mixed = weights @ query  # (D,)
         dots = np.zeros(self.num_tokens, dtype=np.float32)
         for begin in range(0, self.num_tokens, _ROWS):

@@ -1,8 +1,8 @@
 """The outermost layer of the app: host, API key, body with its limits, disconnects, security headers, the last resort.
 
 FastAPI and uvicorn have no limit of the body, no timeout of its reading, and answer some of what strangers send with
-500. Here every request is read and checked before it reaches a route, and every answer leaves through `_Answer`. Text of
-requests is never logged: log lines hold the method, the route, the status, times and the request's id.
+500. Here every request is read and checked before it reaches a route, and every answer leaves through `_Answer`. The
+text of requests is never logged: log lines hold the method, the route, the status, times and the request's id.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from typing import Any
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from elmo.serve.api_error import ApiError
+from elmo.serve.body_reader import BodyReader, ClientGone, too_large
 from elmo.serve.metrics import Metrics
 from elmo.serve.settings import ServeSettings, is_loopback
 
@@ -60,25 +61,32 @@ class Gate:
         answer = _Answer(send, _request_id(headers))
         scope["state"] = {"request_id": answer.request_id, "received": asyncio.get_running_loop().time()}
         begin = time.monotonic()
+        reader = BodyReader(receive, self._settings.read_timeout)
         try:
-            await self._handle(scope, headers, receive, answer)
+            await self._handle(scope, headers, receive, reader, answer)
         except ApiError as error:
-            await answer.send_error(error, openai=scope["path"].startswith("/v1/"))
+            with contextlib.suppress(ClientGone):
+                close = not await reader.discard(8 * self._settings.max_body)
+                await answer.send_error(error, openai=scope["path"].startswith("/v1/"), close=close)
         except ClientGone:
             pass
         except Exception as error:
             _log_error(error, answer.request_id)
-            await answer.send_error(ApiError(500, "internal_error", "The server failed."), openai=False)
+            await answer.send_error(ApiError(500, "internal_error", "The server failed."), openai=False, close=True)
         finally:
             self._record(scope, answer, time.monotonic() - begin)
 
-    async def _handle(self, scope: Scope, headers: dict[bytes, str], receive: Receive, answer: _Answer) -> None:
+    async def _handle(
+        self, scope: Scope, headers: dict[bytes, str], receive: Receive, reader: BodyReader, answer: _Answer
+    ) -> None:
         if not host_is_allowed(headers.get(b"host"), self._settings):
             raise ApiError(400, "bad_host", "The Host header is missing or names another server.", field="Host")
         self._check_key(scope["path"], headers)
         if scope["method"] not in ("GET", "HEAD", "POST"):
             raise ApiError(405, "method_not_allowed", "Use GET or POST.")
-        body = await self._read_body(scope["method"], headers, receive)
+        if scope["method"] == "POST":
+            _check_content(headers, self._settings.max_body)
+        body = await reader.read(self._settings.max_body)
         if scope["method"] == "POST":
             await self._run_until_disconnect(scope, body, receive, answer)
         else:
@@ -93,34 +101,6 @@ class Gate:
         # every key is compared, each in constant time, and lengths are hidden by the digest
         if not any([hmac.compare_digest(digest, known) for known in self._key_digests]):  # noqa: C419
             raise ApiError(401, "unauthorized", "Send the API key as `Authorization: Bearer KEY`.")
-
-    async def _read_body(self, method: str, headers: dict[bytes, str], receive: Receive) -> bytes:
-        limit = self._settings.max_body
-        if method == "POST":
-            if headers.get(b"content-encoding", "identity").lower() != "identity":
-                raise ApiError(415, "encoded_body", "Send the body without Content-Encoding.", field="Content-Encoding")
-            if headers.get(b"content-type", "").partition(";")[0].strip().lower() != "application/json":
-                wanted = "The Content-Type must be application/json."
-                raise ApiError(415, "not_json", wanted, field="Content-Type")
-        length = headers.get(b"content-length", "0")
-        if length.isdecimal() and int(length[:20]) > limit:
-            raise _too_large(limit)
-        parts: list[bytes] = []
-        size = 0
-        deadline = time.monotonic() + self._settings.read_timeout
-        while True:
-            try:
-                message: Message = await asyncio.wait_for(_message(receive), deadline - time.monotonic())
-            except asyncio.TimeoutError:
-                raise ApiError(408, "slow_body", "The body of the request did not arrive in time.") from None
-            if message["type"] == "http.disconnect":
-                raise ClientGone
-            size += len(message.get("body", b""))
-            if size > limit:
-                raise _too_large(limit)
-            parts.append(message.get("body", b""))
-            if not message.get("more_body", False):
-                return b"".join(parts)
 
     async def _run_until_disconnect(self, scope: Scope, body: bytes, receive: Receive, answer: _Answer) -> None:
         """Runs the app; if the client leaves before the answer, the work that still waits is dropped."""
@@ -147,12 +127,8 @@ class Gate:
             log.info("%s %s %d %.1f ms %s", scope["method"], route, status, 1000 * seconds, answer.request_id)
 
 
-class ClientGone(Exception):
-    """The client closed the connection: there is nobody to answer."""
-
-
 class _Answer:
-    """The way out: adds headers, and writes large bodies in parts, so that little waits for a client that reads slowly."""
+    """The way out: adds headers, and writes large bodies in parts, so that a slow reader holds little memory."""
 
     def __init__(self, send: Send, request_id: str) -> None:
         self._send, self.request_id = send, request_id
@@ -174,13 +150,13 @@ class _Answer:
             body = body[_CHUNK:]
         await self._send({"type": "http.response.body", "body": body, "more_body": more})
 
-    async def send_error(self, error: ApiError, *, openai: bool) -> None:
-        """An error as the whole answer, unless another answer has begun. Unread parts of a body close the connection."""
+    async def send_error(self, error: ApiError, *, openai: bool, close: bool) -> None:
+        """An error as the whole answer, unless another has begun."""
         if self.started:
             return
         body = error.body(self.request_id, openai=openai)
         headers = [*error.headers(), (b"content-length", str(len(body)).encode())]
-        if error.status in (400, 401, 405, 408, 413, 415):
+        if close:
             headers.append((b"connection", b"close"))
         await self.send({"type": "http.response.start", "status": error.status, "headers": headers})
         await self.send({"type": "http.response.body", "body": body})
@@ -202,10 +178,6 @@ def host_is_allowed(host: str | None, settings: ServeSettings) -> bool:
 
 async def _call(app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
     await app(scope, receive, send)
-
-
-async def _message(receive: Receive) -> Message:
-    return await receive()
 
 
 async def _disconnect(receive: Receive) -> None:
@@ -231,8 +203,15 @@ def _digest(key: bytes) -> bytes:
     return hashlib.sha256(key).digest()
 
 
-def _too_large(limit: int) -> ApiError:
-    return ApiError(413, "body_too_large", f"The body of a request may have {limit:,} bytes.")
+def _check_content(headers: dict[bytes, str], limit: int) -> None:
+    """Raises 415 or 413 for what the headers say of a body."""
+    if headers.get(b"content-encoding", "identity").lower() != "identity":
+        raise ApiError(415, "encoded_body", "Send the body without Content-Encoding.", field="Content-Encoding")
+    if headers.get(b"content-type", "").partition(";")[0].strip().lower() != "application/json":
+        raise ApiError(415, "not_json", "The Content-Type must be application/json.", field="Content-Type")
+    length = headers.get(b"content-length", "0")
+    if length.isdecimal() and int(length[:20]) > limit:
+        raise too_large(limit)
 
 
 def _log_error(error: Exception, request_id: str) -> None:

@@ -111,7 +111,7 @@ class RequestQueue:
         return batch
 
     def return_suspects(self, items: Sequence[QueuedItem]) -> None:
-        """Queues the sentences of a batch that killed a worker again, each for a batch of its own, before all others."""
+        """Queues the sentences of a batch that killed a worker again, each for its own batch, before all others."""
         for item in items:
             item.alone = True
             item.request.num_waiting += 1

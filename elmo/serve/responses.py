@@ -96,7 +96,7 @@ def npy_response(vectors: Sequence[np.ndarray], *, model: str) -> Response:
 def safetensors_response(
     vectors: Sequence[np.ndarray], items: Sequence[TextItem], names: Sequence[str], *, model: str
 ) -> Response:
-    """One tensor (K, n, D) per text, called by its number; the metadata holds tokens, offsets and layer names as JSON."""
+    """One tensor (K, n, D) per text, named by its number; the metadata holds tokens, offsets and layer names."""
     from safetensors.numpy import save
 
     tensors = {str(number): np.ascontiguousarray(v, dtype=np.float32) for number, v in enumerate(vectors)}

@@ -1,4 +1,4 @@
-"""The bodies of requests and answers, with examples; FastAPI checks requests by them and writes them to /openapi.json."""
+"""The bodies of requests and answers with examples: FastAPI checks requests by them and lists them in /openapi.json."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ class EmbedRequest(_Body):
     texts: Texts
     layers: str | int | list[int] = Field(
         "average",
-        description="all, top, average, mix (with `weights`), the number of a layer, or a list of numbers. Layer 0 does "
-        "not depend on the context.",
+        description="all, top, average, mix (with `weights`), the number of a layer, or a list of numbers. Layer 0 "
+        "does not depend on the context.",
     )
     weights: list[float] | None = Field(
         None, description="For layers=mix: one weight per layer, used as given (no softmax)."

@@ -43,10 +43,10 @@ class ServeSettings:
     def __post_init__(self) -> None:
         for field in fields(self):
             value = getattr(self, field.name)
-            zero_allowed = field.name in ("port", "threads")
-            if isinstance(value, (int, float)) and not isinstance(value, bool):
-                if not math.isfinite(value) or value < 0 or value == 0 and not zero_allowed:
-                    raise ConfigError(f"{field.name} is {value}; expected a number above 0.")
+            if isinstance(value, bool) or not isinstance(value, (int, float)):
+                continue
+            if not math.isfinite(value) or value < 0 or value == 0 and field.name not in ("port", "threads"):
+                raise ConfigError(f"{field.name} is {value}; expected a number above 0.")
         if self.port > 65535:
             raise ConfigError(f"port is {self.port}; expected 0 to 65535.")
         if self.queue_tokens < self.max_tokens:
