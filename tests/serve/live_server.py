@@ -68,7 +68,8 @@ class LiveServer:
     def metric(self, name: str) -> float:
         """The sum of a metric over its labels."""
         lines = self.get("/metrics").body.decode().splitlines()
-        values = [line.rsplit(" ", 1)[1] for line in lines if line.startswith((name + " ", name + "{"))]
+        prefix = name if "{" in name else (name + " ", name + "{")
+        values = [line.rsplit(" ", 1)[1] for line in lines if line.startswith(prefix)]
         return sum(map(float, values))
 
     def wait_for(self, condition: Callable[[], bool]) -> None:
