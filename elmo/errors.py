@@ -39,14 +39,15 @@ class OutputError(ElmoError):
     """A result cannot be written; no incomplete file is left under its final name."""
 
 
-# The library that each extra of pyproject.toml installs. Hints name the library itself, because it can be installed in
-# every environment; the extra's own name needs a package index that has this package.
+# The libraries that each extra of pyproject.toml installs. Hints name them instead of the extra, because they can be
+# installed in every environment; the extra's own name needs a package index that has this package.
 EXTRAS = {
     "zstd": "zstandard",
     "spacy": "spacy",
     "moses": "sacremoses",
     "parquet": "pyarrow",
     "track": "tensorboard",
+    "serve": "fastapi uvicorn",
 }
 
 

@@ -43,7 +43,7 @@ MAY_IMPORT = {
     "analysis": {"text", "model", "weights", "embed", "charts"},
     "report": {"charts", "text"},
     "bench": {"text", "kernels", "model", "weights", "embed"},
-    "serve": {"embed", "analysis"},
+    "serve": {"text", "embed", "analysis"},
     "compat": {"text", "model", "weights", "embed"},
     "integrations": {"text", "model", "weights", "embed"},
     "cli": {

@@ -36,6 +36,7 @@ VERBS = {  # verb: (module with `run` and EXAMPLE, one-line help)
     "convert": ("elmo.cli.convert", "Convert a model between formats."),
     "similar": ("elmo.cli.similar", "Find uses of a word that are similar to its use in a given sentence."),
     "score": ("elmo.cli.score", "Print log-probabilities of sentences and words under a model's softmax."),
+    "serve": ("elmo.cli.serve", "Serve a model over HTTP: vectors, scores, substitutes and the explorer page."),
     "demo": ("elmo.cli.demo", "Demonstrate the package: words in context, neighbours, substitutes, a picture."),
     "prepare": ("elmo.cli.prepare", "Prepare text for pretraining: tokenise it, count words and write shards."),
     "pretrain": ("elmo.cli.pretrain", "Train a biLM on your own text."),

@@ -120,6 +120,11 @@ class Embedder:
         """The cache of context-independent word vectors; on CUDA, that of padded batches and carried state only."""
         return self._executor.words
 
+    @property
+    def executor_name(self) -> str:
+        """Which implementation runs the network: CpuExecutor, CudaExecutor or PlainExecutor."""
+        return type(self._executor).__name__
+
     def tokenize(self, text: str) -> list[Token]:
         """The tokens of a text as it is embedded, with their positions in it."""
         return self._tokenize(text)

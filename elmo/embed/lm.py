@@ -79,6 +79,15 @@ class Substitute:
     score: float  # log_prob - log p(word): a word's own frequency counts once, not twice; one direction: log_prob
 
 
+@dataclass(frozen=True)
+class SubstituteLists:
+    """The words that fit best at one position, best first: by the left context, by the right context, and by both."""
+
+    forward: list[Substitute]  # by log p(word | left)
+    backward: list[Substitute] | None  # by log p(word | right); None: the model has the forward direction only
+    both: list[Substitute]  # as `LanguageModel.substitutes`
+
+
 class LanguageModel:
     """A language model made of an embedder whose model has a softmax."""
 
@@ -189,6 +198,44 @@ class LanguageModel:
                 pairs = [(i, value) for i, value in zip(word_ids, log_probs, strict=True) if i not in symbols][:k]
                 substitutes.append([Substitute(self.vocab.words[i], v, v - float(log_priors[i])) for i, v in pairs])
         return substitutes
+
+    def substitutes_by_direction(self, tokens: Sequence[str], *, k: int = 10) -> list[SubstituteLists]:
+        """For each position of a tokenised sentence, the k best words of each direction and of both together.
+
+        The lists of both directions are those of `substitutes`. Those of one direction are ranked by its
+        log-probability, which includes a word's frequency once. The softmax is computed once for all lists.
+        """
+        if not isinstance(k, int) or k < 1:
+            raise ConfigError(f"k is {k!r}; expected a whole number of at least 1.")
+        if not len(tokens):
+            return []
+        lists = []
+        with torch.inference_mode():
+            ((_, forward, backward),) = self._states([tokens])
+            log_prior = torch.from_numpy(self.unigram_log_probs).to(forward)  # (V,)
+            rows = max(1, (1 << 23) // len(self.vocab))  # positions at once: 32 MB per direction
+            for part in torch.arange(len(tokens), device=forward.device).split(rows):
+                left = self.head.all_log_probs(forward[0, part])  # (n, V)
+                if backward is None:
+                    one = self._best_words(left, left, k)
+                    lists += [SubstituteLists(words, None, words) for words in one]
+                    continue
+                right = self.head.all_log_probs(backward[0, part + 2])  # (n, V)
+                both = left + right
+                of_both = self._best_words(both - log_prior, both, k)
+                of_left, of_right = self._best_words(left, left, k), self._best_words(right, right, k)
+                lists += [SubstituteLists(*words) for words in zip(of_left, of_right, of_both, strict=True)]
+        return lists
+
+    def _best_words(self, scores: Tensor, log_probs: Tensor, k: int) -> list[list[Substitute]]:
+        """The k words with the highest scores (n, V) of each position, without the symbols <S>, </S> and <UNK>."""
+        symbols = {self.vocab.bos, self.vocab.eos, self.vocab.unk}
+        best, ids = scores.topk(min(k + len(symbols), scores.shape[-1]), dim=-1)  # (n, k + 3)
+        rows = zip(ids.tolist(), best.tolist(), log_probs.gather(-1, ids).tolist(), strict=True)
+        return [
+            [Substitute(self.vocab.words[i], p, s) for i, s, p in zip(*row, strict=True) if i not in symbols][:k]
+            for row in rows
+        ]
 
     @property
     def _bidirectional(self) -> bool:

@@ -32,6 +32,10 @@ class SoftmaxHead(nn.Module):
         parts = [self._scores(hidden, a, block).logsumexp(dim=-1) for a in range(0, self.vocab_size, block)]
         return torch.stack(parts).logsumexp(dim=0)
 
+    def all_log_probs(self, hidden: Tensor) -> Tensor:
+        """The log-probability of every word, (N, V); the caller bounds N."""
+        return torch.addmm(self.bias, hidden, self.weight.t()).log_softmax(dim=-1)
+
     def log_probs(self, hidden: Tensor, targets: Tensor, block: int = VOCAB_BLOCK) -> Tensor:
         """The log-probability of each state's target word, (N,)."""
         score = (hidden * self.weight[targets]).sum(dim=-1) + self.bias[targets]  # (N,)
@@ -73,6 +77,11 @@ class AdaptiveHead(nn.Module):
         super().__init__()
         self.vocab_size = vocab_size
         self.softmax = nn.AdaptiveLogSoftmaxWithLoss(proj_dim, vocab_size, list(cutoffs), div_value=4.0, head_bias=True)
+
+    def all_log_probs(self, hidden: Tensor) -> Tensor:
+        """The log-probability of every word, (N, V); the caller bounds N."""
+        log_probs: Tensor = self.softmax.log_prob(hidden)
+        return log_probs
 
     def log_probs(self, hidden: Tensor, targets: Tensor, block: int = VOCAB_BLOCK) -> Tensor:
         """The log-probability of each state's target word, (N,)."""

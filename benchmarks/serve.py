@@ -1,0 +1,270 @@
+"""Does the server lose, mix up or slow down requests under load? Measures `elmo serve` on this machine.
+
+    python benchmarks/serve.py --report benchmarks/results/serve_MACHINE_YYYYMM.md
+    python benchmarks/serve.py --requests 5 --soak 10 --sentences 500       # a quick trial
+
+load        64 clients x 100 requests of one sentence: every answer must be there and equal the offline vectors (1e-5);
+            the p99 is given relative to one client in the same run
+overload    512 clients x 10 requests against a queue of 256: statuses 200 and 429 must add up to the requests sent, and
+            clients that repeat after Retry-After must all succeed
+soak        16 clients for five minutes, every tenth request broken: memory and open files after the first minute
+throughput  requests of 32 sentences from 4 clients against `Embedder.encode` on the same sentences, same threads
+workers     the same throughput with one worker and with as many as there are cores, one thread each
+minilm      all-MiniLM-L6's architecture with random weights in a plain FastAPI server (benchmarks/serve_minilm.py), the
+            same requests of one sentence from 16 clients
+
+The client runs on the same machine and takes part of its cores. Prints a table, then one JSON line.
+"""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import contextlib
+import http.client
+import json
+import os
+import platform
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+import numpy as np
+import psutil
+import torch
+from http_load import LoadResult, embedding_bodies, run, run_clients
+
+import elmo
+from elmo.bench.sample import sample_sentences
+
+ROOT = Path(__file__).resolve().parent.parent
+PARTS = ("load", "overload", "soak", "throughput", "workers", "minilm")
+TOLERANCE = 1e-5
+
+
+class Bench:
+    """The measurements of one model on one text; each returns its row of the report."""
+
+    def __init__(self, args: argparse.Namespace) -> None:
+        self.args = args
+        self.sentences = sample_sentences(args.sentences, args.text)
+        self.texts = [" ".join(tokens) for tokens in self.sentences]
+        torch.set_num_threads(args.threads)
+        self.embedder = elmo.load(args.model, device="cpu")
+        self.expected = self.embedder.encode(self.texts)  # (N, D)
+        self.num_tokens = sum(len(self.embedder.tokenize(text)) for text in self.texts)
+        self.name = Path(args.model).name
+
+    def load(self) -> dict[str, Any]:
+        total = self.args.clients * self.args.requests
+        bodies = embedding_bodies([[self.texts[i % len(self.texts)]] for i in range(total)], self.name)
+        with self.server() as (port, _):
+            one = run(run_clients(port, "/v1/embeddings", bodies[: min(300, total)], clients=1, check=self.is_right))
+            many = run(run_clients(port, "/v1/embeddings", bodies, clients=self.args.clients, check=self.is_right))
+        p99_one, p99_many = one.percentile(99), many.percentile(99)
+        return {
+            "requests": total, "answers 200": many.statuses[200], "lost": many.num_lost, "wrong": many.num_wrong,
+            "requests/s": round(total / many.seconds, 1), "p50 ms": round(many.percentile(50), 1),
+            "p99 ms": round(p99_many, 1), "one client: p99 ms": round(p99_one, 1),
+            "one client: requests/s": round(len(one.latencies) / one.seconds, 1),
+            "p99 / (p99 of one client x clients)": round(p99_many / (p99_one * self.args.clients), 3),
+            "ok": many.statuses[200] == total and not many.num_lost and not many.num_wrong and not one.num_wrong,
+        }  # fmt: skip
+
+    def overload(self) -> dict[str, Any]:
+        clients = 8 * self.args.clients
+        total = clients * max(1, self.args.requests // 10)
+        bodies = embedding_bodies([[self.texts[i % len(self.texts)]] for i in range(total)], self.name)
+        with self.server("--queue-requests", str(clients // 2)) as (port, _):
+            once = run(run_clients(port, "/v1/embeddings", bodies, clients=clients, check=self.is_right))
+            again = run(run_clients(port, "/v1/embeddings", bodies, clients=clients, check=self.is_right, retry=True))
+        answered = once.statuses[200] + once.statuses[429]
+        return {
+            "clients": clients, "requests": total, "answers 200": once.statuses[200], "answers 429": once.statuses[429],
+            "lost": once.num_lost, "429 without Retry-After": once.num_without_retry_after, "wrong": once.num_wrong,
+            "with retries: answers 200": again.statuses[200], "with retries: seconds": round(again.seconds, 1),
+            "ok": answered == total and not once.num_wrong and not once.num_without_retry_after
+            and again.statuses[200] == total,
+        }  # fmt: skip
+
+    def soak(self) -> dict[str, Any]:
+        bodies = embedding_bodies([[text] for text in self.texts], self.name)
+        bodies = [b'{"input": ["broken"], "model": 1}' if i % 10 == 9 else body for i, body in enumerate(bodies)]
+        slice_s = self.args.soak / 5
+        measured = []
+        with self.server() as (port, pids):
+            for _ in range(5):
+                part = run(
+                    run_clients(
+                        port, "/v1/embeddings", bodies, clients=16, check=self.is_right,
+                        stop_at=time.monotonic() + slice_s,
+                    )
+                )  # fmt: skip
+                processes = [psutil.Process(pid) for pid in pids]
+                memory = sum(process.memory_info().rss for process in processes)
+                measured.append((part, memory, sum(process.num_fds() for process in processes)))
+        growth = measured[-1][1] / measured[0][1] - 1
+        files = measured[-1][2] - measured[0][2]
+        wrong = sum(part.num_wrong + part.num_lost for part, _, _ in measured)
+        statuses = sum((part.statuses for part, _, _ in measured), LoadResult().statuses)
+        slowdown = measured[-1][0].percentile(99) / measured[0][0].percentile(99)
+        return {
+            "seconds": self.args.soak, "answers 200": statuses[200], "answers 422": statuses[422],
+            "wrong or lost": wrong, "memory, first fifth MB": round(measured[0][1] / 1e6),
+            "memory, last fifth MB": round(measured[-1][1] / 1e6), "growth %": round(100 * growth, 2),
+            "open files, change": files, "p99 last / first": round(slowdown, 2),
+            "ok": growth < 0.05 and files <= 2 and not wrong and set(statuses) == {200, 422},
+        }  # fmt: skip
+
+    def throughput(self) -> dict[str, Any]:
+        offline = []
+        for _ in range(self.args.rounds):
+            begin = time.monotonic()
+            cpu = time.process_time()
+            self.embedder.encode(self.texts)
+            offline_cpu = time.process_time() - cpu
+            offline.append(self.num_tokens / (time.monotonic() - begin))
+        with self.server() as (port, (front, worker)):
+            self.rate(port)  # warm, as the offline embedder is
+            before = [_cpu_seconds(pid) for pid in (front, worker)]
+            online = [self.rate(port) for _ in range(self.args.rounds)]
+            front_cpu, worker_cpu = (_cpu_seconds(pid) - b for pid, b in zip((front, worker), before, strict=True))
+        share = float(np.median(online) / np.median(offline))
+        return {
+            "offline tokens/s": round(float(np.median(offline))), "server tokens/s": round(float(np.median(online))),
+            "lowest": round(min(online)), "highest": round(max(online)), "share": round(share, 3),
+            "CPU ms per 1000 tokens: offline": round(1e6 * offline_cpu / self.num_tokens, 1),
+            "worker": round(1e6 * worker_cpu / self.args.rounds / self.num_tokens, 1),
+            "front process": round(1e6 * front_cpu / self.args.rounds / self.num_tokens, 1),
+            "ok": share >= 0.8,
+        }  # fmt: skip
+
+    def workers(self) -> dict[str, Any]:
+        counts = sorted({1, os.cpu_count() or 1})
+        rates = {}
+        for count in counts:
+            with self.server("--workers", str(count), threads=1) as (port, _):
+                rates[count] = float(np.median([self.rate(port) for _ in range(self.args.rounds)]))
+        row = {f"{count} x 1 thread, tokens/s": round(rate) for count, rate in rates.items()}
+        ratio = rates[counts[-1]] / rates[1]
+        return {**row, "tokens/s per core": round(rates[counts[-1]] / counts[-1]), "ratio": round(ratio, 2),
+                "ok": ratio >= 0.8}  # fmt: skip
+
+    def minilm(self) -> dict[str, Any]:
+        total = 16 * self.args.requests
+        bodies = embedding_bodies([[self.texts[i % len(self.texts)]] for i in range(total)], self.name)
+        row: dict[str, Any] = {}
+        for label, server in (("elmo", self.server()), ("MiniLM", self.minilm_server())):
+            with server as (port, _):
+                run(run_clients(port, "/v1/embeddings", bodies[:32], clients=4))
+                result = run(run_clients(port, "/v1/embeddings", bodies, clients=16))
+                row[f"{label} requests/s"] = round(result.statuses[200] / result.seconds, 1)
+                row[f"{label} p99 ms"] = round(result.percentile(99), 1)
+        return {**row, "ok": True}
+
+    def rate(self, port: int) -> float:
+        """Tokens per second of the server for all sentences, 32 per request, from 4 clients."""
+        groups = [self.texts[i : i + 32] for i in range(0, len(self.texts), 32)]
+        result = run(run_clients(port, "/v1/embeddings", embedding_bodies(groups, self.name), clients=4))
+        assert result.statuses[200] == len(groups), result.statuses
+        return self.num_tokens / result.seconds
+
+    def is_right(self, number: int, body: bytes) -> bool:
+        """Whether an answer holds the offline vector of its sentence."""
+        text = json.loads(body)["data"][0]["embedding"]
+        vector = np.frombuffer(base64.b64decode(text), dtype="<f4")
+        return bool(np.abs(vector - self.expected[number % len(self.expected)]).max() <= TOLERANCE)
+
+    @contextlib.contextmanager
+    def server(self, *options: str, threads: int | None = None) -> Iterator[tuple[int, list[int]]]:
+        command = [sys.executable, "-m", "elmo", "serve", "--model", self.args.model, "--device", "cpu", "--port", "0"]
+        command += ["--json", "--threads", str(threads or self.args.threads), *options]
+        with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout is not None
+            facts = json.loads(process.stdout.readline())
+            try:
+                yield int(facts["url"].rsplit(":", 1)[1]), [facts["pid"], *facts["worker_pids"]]
+            finally:
+                process.terminate()
+
+    @contextlib.contextmanager
+    def minilm_server(self) -> Iterator[tuple[int, list[int]]]:
+        with socket.create_server(("127.0.0.1", 0)) as probe:
+            port = probe.getsockname()[1]
+        script = [sys.executable, str(ROOT / "benchmarks" / "serve_minilm.py"), "--port", str(port)]
+        with subprocess.Popen([*script, "--threads", str(self.args.threads)]) as process:
+            try:
+                while not _is_open(port):
+                    time.sleep(0.2)
+                yield port, [process.pid]
+            finally:
+                process.terminate()
+
+
+def _cpu_seconds(pid: int) -> float:
+    times = psutil.Process(pid).cpu_times()
+    return float(times.user + times.system)
+
+
+def _is_open(port: int) -> bool:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+    with contextlib.closing(connection), contextlib.suppress(OSError):
+        connection.request("GET", "/openapi.json")
+        return connection.getresponse().status == 200
+    return False
+
+
+def machine() -> dict[str, Any]:
+    """Hardware, versions and commit."""
+    cpu = next(
+        (line.split(":")[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines() if "model name" in line),
+        platform.processor(),
+    )
+    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True)
+    return {
+        "cpu": cpu, "cores": os.cpu_count(), "load average at the start": round(os.getloadavg()[0], 1),
+        "python": platform.python_version(), "torch": torch.__version__, "commit": commit.stdout.strip(),
+    }  # fmt: skip
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Load, soak and throughput of `elmo serve`.")
+    parser.add_argument("--model", default="default")
+    parser.add_argument("--text", help="one sentence per line; default: Python's language reference")
+    parser.add_argument("--sentences", type=int, default=3000)
+    parser.add_argument("--clients", type=int, default=64)
+    parser.add_argument("--requests", type=int, default=100, help="per client")
+    parser.add_argument("--soak", type=float, default=300, help="seconds")
+    parser.add_argument("--threads", type=int, default=1, help="of the worker and of the offline measurement")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--parts", default=",".join(PARTS))
+    parser.add_argument("--report", help="Markdown file to write")
+    args = parser.parse_args()
+    facts = machine()
+    bench = Bench(args)
+    rows: dict[str, dict[str, Any]] = {}
+    for part in args.parts.split(","):
+        rows[part] = getattr(bench, part)()
+        print(f"{part:10} " + ", ".join(f"{name} {value}" for name, value in rows[part].items()), flush=True)
+    if args.report:
+        lines = [f"- {name}: {value}" for name, value in facts.items()]
+        lines += [
+            f"- command: `python benchmarks/serve.py {' '.join(sys.argv[1:])}`",
+            f"- tokens: {bench.num_tokens:,}",
+        ]
+        for part, row in rows.items():
+            lines += ["", f"## {part}", "", "| measure | value |", "|---|---|"]
+            lines += [f"| {name} | {value} |" for name, value in row.items()]
+        Path(args.report).write_text("# The server under load\n\n" + "\n".join(lines) + "\n")
+    print(json.dumps({"machine": facts, "parts": rows}))
+    sys.exit(not all(row["ok"] for row in rows.values()))
+
+
+if __name__ == "__main__":
+    main()
