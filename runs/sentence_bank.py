@@ -32,17 +32,18 @@ SOURCES = {  # file: (what, licence, from); all of them permit redistribution of
     "openstax_textbooks2": ("OpenStax textbooks (openstax.org), biology and law", "CC BY 4.0", "OpenStax"),
     "wikinews": ("Wikinews articles", "CC BY 2.5", "vanatteveldt/wikinews@3472541"),
 }
-WORDS = (  # words with senses that are far apart
-    "act bank bar bark base bass bat bear bill block board bolt bond bow branch bridge capital case cast cell charge "
-    "check chest club coach cold column company contract cool country course court crane cross current date deck "
-    "degree deposit draft draw drill drive duck fair fall fan figure file film fine fire firm fit flat fly force "
-    "game general grave ground head interest iron issue jam judge key kind lap lead leaf leaves left letter lie light "
-    "line live lock match mean mine minute mint model mole nail net note novel nut object operation order organ palm "
-    "park party pass patient pitch plane plant plate play point pole pool port pound present press pupil race record "
-    "rest right ring rock roll root rose row ruler saw scale seal season second sentence shed ship shot sign sink "
-    "sound space spell spot spring square staff stage star state stick stock strike subject suit table tank tap tear "
-    "tie tip tire train trip trunk volume watch wave well wind yard"
-).split()
+# Words with senses that are far apart.
+WORDS = """
+    act bank bar bark base bass bat bear bill block board bolt bond bow branch bridge capital case cast cell charge
+    check chest club coach cold column company contract cool country course court crane cross current date deck
+    degree deposit draft draw drill drive duck fair fall fan figure file film fine fire firm fit flat fly force
+    game general grave ground head interest iron issue jam judge key kind lap lead leaf leaves left letter lie light
+    line live lock match mean mine minute mint model mole nail net note novel nut object operation order organ palm
+    park party pass patient pitch plane plant plate play point pole pool port pound present press pupil race record
+    rest right ring rock roll root rose row ruler saw scale seal season second sentence shed ship shot sign sink
+    sound space spell spot spring square staff stage star state stick stock strike subject suit table tank tap tear
+    tie tip tire train trip trunk volume watch wave well wind yard
+"""
 PER_WORD = 24  # sentences per word, fewer where the text has fewer
 OTHERS = 500  # sentences without any of the words
 MIN_TOKENS, MAX_TOKENS = 7, 19
@@ -88,7 +89,7 @@ def sentences_of(folder: Path, source: str) -> Iterator[tuple[str, str]]:
 def choose(sentences: list[tuple[str, str]]) -> list[tuple[str, str]]:
     """The sentences of the bank: up to PER_WORD for every word, then some of the others, in the order of the text."""
     order = sorted(set(sentences), key=lambda pair: hashlib.sha256(pair[1].encode()).digest())
-    wanted, counts = set(WORDS), Counter[str]()
+    wanted, counts = set(WORDS.split()), Counter[str]()
     chosen, others = set(), 0
     for source, line in order:
         present = wanted & set(line.split())
@@ -121,10 +122,10 @@ def describe(chosen: list[tuple[str, str]]) -> str:
             "| --- | --: | --- | --- |",
             *rows,
             "",
-            "The collection as a whole is under CC BY-SA 4.0, which the licence of the sentences from Wikipedia permits",
-            "for adaptations: https://creativecommons.org/licenses/by-sa/4.0/. The authors of those sentences are the",
-            "contributors of English Wikipedia, named in the histories of its articles. Changes: the text was split into",
-            "sentences and tokenised.",
+            "The collection as a whole is under CC BY-SA 4.0, which the licence of the sentences from Wikipedia",
+            "permits for adaptations: https://creativecommons.org/licenses/by-sa/4.0/. The authors of those sentences",
+            "are the contributors of English Wikipedia, named in the histories of its articles. Changes: the text was",
+            "split into sentences and tokenised.",
             "",
         ]
     )
