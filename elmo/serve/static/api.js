@@ -24,7 +24,7 @@ export async function model() {
 /** For each text {tokens, vectors: one Float32Array per layer, each (T * D), dim}, or {error}. */
 export async function embed(texts) {
   const answer = await request("embed", { texts, layers: "all", encoding: "base64" });
-  return answer.items.map((item) => (item.error ? { error: item.error.message } : decode(item)));
+  return answer.items.map((item) => (item.error ? { error: item.error.message } : decode(item, item.vectors ?? item.layers)));
 }
 
 /** For each text one {forward, backward, both} per token, each a list of words, or {error}. */
@@ -41,7 +41,8 @@ export async function substitutes(texts, top) {
 
 /** The uses of words in the bank that are nearest to a token in one layer, [{tokens, position, cosine}]. */
 export async function similar(text, token, layer, top) {
-  return (await request("similar", { text, token, layer, top })).neighbours;
+  const answer = await request("similar", { text, token, layer, top });
+  return answer.neighbours ?? answer.neighbors;
 }
 
 async function request(path, body) {
@@ -67,9 +68,9 @@ async function request(path, body) {
 }
 
 /** The vectors of an item: base64 of little-endian float32 numbers in the order layers, tokens, dimensions. */
-function decode(item) {
-  const [numLayers, numTokens, dim] = item.vectors.shape;
-  const binary = atob(item.vectors.data);
+function decode(item, array) {
+  const [numLayers, numTokens, dim] = array.shape;
+  const binary = atob(array.data);
   const bytes = Uint8Array.from(binary, (character) => character.charCodeAt(0));
   const view = new DataView(bytes.buffer);
   const vectors = [];

@@ -107,11 +107,11 @@ async function loadSubstitutes(version) {
   const word = focusWord();
   const places = [state.focus.sentence, ...usesOf(state.items, word).map((use) => use.sentence)];
   const needed = [...new Set(places)].filter((i) => !substituteCache.has(state.sentences[i])).slice(0, MAX_SUBSTITUTED);
-  for (const number of needed) { // one by one: the sentence of the chosen word comes first
+  for (const part of [needed.slice(0, 1), needed.slice(1)]) { // the sentence of the chosen word comes first
+    if (!part.length) continue;
+    const texts = part.map((number) => state.sentences[number]);
     try {
-      const text = state.sentences[number];
-      const [words] = await api.substitutes([text], 8);
-      substituteCache.set(text, words);
+      (await api.substitutes(texts, 8)).forEach((words, i) => substituteCache.set(texts[i], words));
     } catch (error) {
       if (![400, 404, 409, 422, 501].includes(error.status)) throw error;
       hasSubstitutes = false;
@@ -192,7 +192,7 @@ function render() {
   renderSubstitutes();
   renderHeat();
   if (state.candidates.length) listNeighbours(useAt(focusItem(), state.focus.token, state.focus), state.candidates, state);
-  else if (hasNeighbours) byId("neighbours-note").textContent = "Searching the sentence bank…";
+  else if (hasNeighbours) byId("neighbours-note").textContent = "Searching the sentence bank. The first search after the start of the server can take a minute.";
   writeLink();
 }
 

@@ -11,7 +11,7 @@ text { font: 12px system-ui, sans-serif; fill: #1b1c20 } .title { font-size: 15p
 .value { font-size: 10px } .frame { fill: none; stroke: #d5d8de }
 .g0 { fill: #a8400c } .g1 { fill: #0b57d0 } .g2 { fill: #0b6630 } .mixed { fill: #565a63 } .small { opacity: .55 }
 .mark text { fill: #fff; font-size: 11px; font-weight: 600; text-anchor: middle } .halo { fill: none; stroke: #1b1c20 }
-.mark .count { font-size: 14px } .scale-bar path { fill: none; stroke: #565a63 }
+.mark .count { font-size: 14px } .mark .same { fill: #565a63; font-weight: 400 } .scale-bar path { fill: none; stroke: #565a63 }
 .scale-bar text { fill: #565a63; font-size: 10px }`;
 
 /** Offers a text as a file to save. */

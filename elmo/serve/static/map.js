@@ -77,7 +77,8 @@ function drawStack({ x, y, marks }, place, options) {
   const picked = marks.find((mark) => mark.selected) ?? marks[0];
   return svg("g", { class: `mark stack ${kind}`, ...options(picked, marks) },
     svg("circle", { cx: x, cy: y, r: 2 * RADIUS }),
-    svg("text", { x, y: y + 5, class: "count" }, `${marks.length}×`));
+    svg("text", { x, y: y + 5, class: "count" }, `${marks.length}×`),
+    svg("text", { x, y: y + 2 * RADIUS + 18, class: "same" }, "all the same"));
 }
 
 function drawMark(mark, x, y, options) {

@@ -6,14 +6,14 @@ import { drawMap, SHAPES } from "./map.js";
 import { inContext, vectorOf } from "./uses.js";
 import { meanCosines } from "./groups.js";
 
-const ASPECT = 0.58, MAX_HEIGHT = 240;
+const ASPECT = 0.58, MAX_HEIGHT = 208;
 
 export const layerName = (layer) => (layer === "mix" ? "Mix" : `Layer ${layer}`);
 
 /** One panel per layer, made once per model; `choose(layer)` is called when a reader selects one. */
 export function makePanels(numLayers, choose) {
   const panels = [...Array(numLayers).keys(), "mix"].map((layer) => {
-    const about = layer === "mix" ? "your mix of the layers" : layer === 0 ? "sees only the letters" : "has read the sentence";
+    const about = layer === "mix" ? "of all layers" : layer === 0 ? "letters only" : "whole sentence";
     return el("div", { class: "panel", "data-layer": layer, click: () => choose(layer) },
       el("label", {},
         el("input", { type: "radio", name: "layer", value: layer, change: () => choose(layer) }),
@@ -87,9 +87,9 @@ export function drawPanels(view, state, actions) {
 }
 
 function describeCosines({ same, different }) {
-  const values = [[same, "within groups"], [different, "between groups"]].filter(([value]) => value !== null);
+  const values = [[same, "in a group"], [different, "across"]].filter(([value]) => value !== null);
   if (different === null) return same === null ? "" : `mean cosine ${same.toFixed(2)}`;
-  return `cosine ${values.map(([value, where]) => `${value.toFixed(2)} ${where}`).join(", ")}`;
+  return `cosine: ${values.map(([value, where]) => `${where} ${value.toFixed(2)}`).join(", ")}`;
 }
 
 const hover = (use, view, { showTip, hideTip }) => ({

@@ -55,13 +55,13 @@ export function tellStory(view) {
       "word in another sentence to compare.");
     return;
   }
-  const parts = ["Each mark is one use of the word ", strong, ", numbered by its sentence. "];
-  if (isSpelling) parts.push(`Layer 0 sees only the letters: all ${own.length} uses are one point. `);
+  const parts = ["Each mark is one use of the word ", strong, ". "];
+  if (isSpelling) parts.push(`Layer 0 sees only the letters, so all ${own.length} uses are one point. `);
   const numGroups = new Set(groups.slice(0, own.length)).size;
-  const above = numLayers > 1 && isSpelling ? "The layers above have read the whole sentence, and " : "";
+  const above = numLayers > 1 && isSpelling ? "The layers above have read the sentence, and " : "";
   if (numGroups > 1) {
-    parts.push(above, el("strong", {}, `${above ? "there" : "There"} the uses separate by meaning`),
-      ` into ${COUNTS[numGroups]} groups. Nobody told the model which meanings exist.`);
+    parts.push(above, el("strong", {}, `${above ? "there" : "There"} the uses separate into ${COUNTS[numGroups]} meanings`),
+      ". Nobody told the model which meanings exist.");
   } else {
     parts.push(above, `${above ? "there" : "There"} the uses form no clear groups.`);
   }
