@@ -50,6 +50,10 @@ class Opened:
         """Returns when a JavaScript expression is true."""
         self.page.wait_for_function(f"() => {condition}", timeout=PATIENCE_MS)
 
+    def api_requests(self) -> list[str]:
+        """The requests for other things than the files of the page."""
+        return [url for url in self.requests if "/static/" not in url]
+
     def settle(self) -> None:
         """Returns when the maps, the substitutes and the neighbours of the chosen word are shown."""
         self.wait(

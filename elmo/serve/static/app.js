@@ -255,12 +255,15 @@ function makeControls() {
     state.layer = layer;
     render();
   });
-  const slider = (name, min, max, step, value, change) => el("label", {}, el("span", {}, name), el("output", {}),
-    el("input", { type: "range", min, max, step, value, input: (event) => {
-      change(Number(event.target.value));
-      state.layer = "mix"; // so that all views show what the slider does
-      renderSoon();
-    } }));
+  const slider = (name, min, max, step, value, change) => {
+    const id = `slider-${name.replace(" ", "-")}`;
+    return el("div", {}, el("label", { for: id }, name), el("output", { for: id }),
+      el("input", { id, type: "range", min, max, step, value, input: (event) => {
+        change(Number(event.target.value));
+        state.layer = "mix"; // so that all views show what the slider does
+        renderSoon();
+      } }));
+  };
   byId("weights").replaceChildren(
     ...state.weights.map((weight, layer) => slider(layerName(layer), 0, 100, 1, weight, (value) => {
       state.weights = state.weights.map((old, i) => (i === layer ? value : old));

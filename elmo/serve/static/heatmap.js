@@ -15,7 +15,9 @@ export function heatTable(rows, columns, cosines, here, caption) {
 
 function cell(value) {
   const share = Math.max(0, Math.min(1, value));
-  const element = el("td", { class: share > 0.5 ? "strong" : null }, rounded(value).replace("0.", "."));
+  // where the text changes between black and white, so that the contrast is at least 4.5 in light and in dark mode
+  const kind = share > 0.75 ? "strong" : share > 0.6 ? "middle" : null;
+  const element = el("td", { class: kind }, rounded(value).replace("0.", "."));
   element.style.setProperty("--share", `${(100 * share).toFixed(0)}%`);
   return element;
 }
@@ -41,7 +43,7 @@ export function heatSvg(rows, columns, cosines, title) {
       parts.push(
         svg("rect", { x, y, width: CELL - 1, height: LINE - 1, fill: `rgb(${color.join(",")})` }),
         svg("text", { x: x + CELL / 2, y: y + 17, "text-anchor": "middle", class: "value",
-                      fill: share > 0.5 ? "#fff" : "#1b1c20" }, rounded(value)));
+                      fill: share > 0.75 ? "#fff" : "#000" }, rounded(value)));
     });
   });
   return { parts, width: Math.max(left + columns.length * CELL + 40, 9 * title.length),

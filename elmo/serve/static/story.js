@@ -38,11 +38,10 @@ export function markSentences(view, focus) {
     const selected = button.dataset.place === `${focus.sentence}.${focus.token}`;
     button.className = group === undefined ? "word" : `word use g${group}`;
     button.setAttribute("aria-pressed", String(selected));
-    if (selected || button.closest("li").classList.contains("current")) {
-      button.closest("li").classList.toggle("current", button.closest("li").contains(
-        byId("sentences").querySelector(`[data-place="${focus.sentence}.${focus.token}"]`)));
-    }
   }
+  [...byId("sentences").children].forEach((line, sentence) => {
+    line.className = sentence === focus.sentence ? "current" : "";
+  });
 }
 
 /** One paragraph that says what the maps show. */
