@@ -25,6 +25,13 @@ Children play in the yard .
 """
 
 
+def write_bank(folder: Path) -> Path:
+    """A file with a few sentences, whose vectors are computed at once."""
+    path = folder / "bank.txt"
+    path.write_text(BANK, encoding="utf-8")
+    return path
+
+
 @contextlib.contextmanager
 def chromium() -> Iterator[Any]:
     """A browser; skips where Playwright or Chromium is missing."""

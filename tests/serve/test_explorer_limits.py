@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from explorer_browser import chromium, opened_page
+from explorer_browser import chromium, opened_page, write_bank
 from live_server import live_server
 from served_models import load_tiny
 
@@ -68,8 +68,8 @@ def test_a_model_of_another_shape_works(browser, tiny_address, tiny_server):
         assert opened.page.locator("#weights input").count() == info["num_layers"] + 1
 
 
-def test_a_model_without_softmax_says_why_there_are_no_substitutes(browser):
-    with live_server(ModelSource(model="tiny-random", device="cpu")) as server:
+def test_a_model_without_softmax_says_why_there_are_no_substitutes(browser, tmp_path):
+    with live_server(ModelSource(model="tiny-random", device="cpu"), bank=write_bank(tmp_path)) as server:
         with opened_page(browser, f"http://127.0.0.1:{server.port}/") as opened:
             opened.wait("/cannot predict/.test(document.querySelector('#substitutes-note').textContent)")
             assert "softmax" in opened.page.locator("#substitutes-note").inner_text()
@@ -111,8 +111,8 @@ def test_more_sentences_than_a_map_can_show_are_refused_aloud(browser, tiny_addr
         assert opened.page.locator("#sentences li").count() == 100
 
 
-def test_a_stopped_server_is_reported(browser):
-    with live_server(load_tiny) as server:
+def test_a_server_that_does_not_answer_is_reported(browser, tmp_path):
+    with live_server(load_tiny, bank=write_bank(tmp_path)) as server:
         with opened_page(browser, f"http://127.0.0.1:{server.port}/") as opened:
             opened.settle()
             opened.page.route("**/embed", lambda route: route.abort())
@@ -120,8 +120,8 @@ def test_a_stopped_server_is_reported(browser):
             opened.wait("/does not answer/.test(document.querySelector('#message').textContent)")
 
 
-def test_a_server_with_a_key_asks_for_it(browser):
-    with live_server(load_tiny, api_keys=("secret-key",)) as server:
+def test_a_server_with_a_key_asks_for_it(browser, tmp_path):
+    with live_server(load_tiny, bank=write_bank(tmp_path), api_keys=("secret-key",)) as server:
         with opened_page(browser, f"http://127.0.0.1:{server.port}/") as opened:
             opened.page.locator("#key").fill("secret-key")
             opened.page.locator("#key-form button").click()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from explorer_browser import BANK, chromium, opened_page
+from explorer_browser import chromium, opened_page, write_bank
 from live_server import live_server
 
 from elmo.serve.model_source import ModelSource
@@ -18,9 +18,7 @@ They reached the far bank of the stream."""
 
 @pytest.fixture(scope="module")
 def address(tmp_path_factory):
-    bank = tmp_path_factory.mktemp("bank") / "bank.txt"
-    bank.write_text(BANK)
-    with live_server(ModelSource(device="cpu"), bank=bank) as server:
+    with live_server(ModelSource(device="cpu"), bank=write_bank(tmp_path_factory.mktemp("bank"))) as server:
         yield f"http://127.0.0.1:{server.port}/"
 
 
