@@ -129,3 +129,11 @@ def test_a_server_with_a_key_asks_for_it(browser, tmp_path):
             assert opened.page.locator("#sentences li").count() == 6
             assert opened.page.locator("#key-form").is_hidden()
             assert "secret-key" not in opened.page.url
+
+
+def test_a_link_without_a_choice_shows_the_bank_where_uses_are_few(browser, tiny_address):
+    few, many = "#s=The+bank+.%0AA+bank+.", "#s=" + "The+bank+.%0A" * 5
+    for fragment, is_shown in ((few, True), (many, False), (few + "&bank=0", False), (many + "&bank=1", True)):
+        with opened_page(browser, tiny_address + fragment) as opened:
+            opened.settle()
+            assert opened.page.locator("#show-bank").is_checked() is is_shown, fragment

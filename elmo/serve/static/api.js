@@ -42,7 +42,7 @@ export async function substitutes(texts, top) {
 /** The uses of words in the bank that are nearest to a token in one layer, [{tokens, position, cosine}]. */
 export async function similar(text, token, layer, top) {
   const answer = await request("similar", { text, token, layer, top });
-  return answer.neighbours ?? answer.neighbors;
+  return answer.neighbours ?? answer.neighbors; // both spellings are in use
 }
 
 async function request(path, body) {

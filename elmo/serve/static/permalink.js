@@ -15,7 +15,7 @@ export function toFragment(state) {
   fields.set("mix", state.weights.join(","));
   fields.set("gamma", String(state.gamma));
   if (state.compare !== null) fields.set("with", String(state.compare + 1));
-  if (state.showBank) fields.set("bank", "1");
+  if (state.showBank !== null) fields.set("bank", state.showBank ? "1" : "0");
   return `#${fields}`;
 }
 
@@ -24,7 +24,7 @@ export function fromFragment(fragment) {
   const fields = new URLSearchParams(fragment.replace(/^#/, ""));
   const { sentences } = readSentences(fields.get("s") ?? "");
   if (!sentences.length) return null;
-  const state = { sentences, showBank: fields.get("bank") === "1" };
+  const state = { sentences, showBank: { 1: true, 0: false }[fields.get("bank")] ?? null };
   const place = /^(\d{1,4})\.(\d{1,6})$/.exec(fields.get("w") ?? "");
   if (place) state.focus = { sentence: place[1] - 1, token: place[2] - 1 };
   const layer = fields.get("layer");

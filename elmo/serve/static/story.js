@@ -55,7 +55,7 @@ export function tellStory(view) {
     return;
   }
   const parts = ["Each mark is one use of the word ", strong, ". "];
-  if (isSpelling) parts.push(`Layer 0 sees only the letters, so all ${own.length} uses are one point. `);
+  if (isSpelling) parts.push(`Layer 0 sees only the letters, so ${own.length === 2 ? "both" : `all ${own.length}`} uses are one point. `);
   const numGroups = new Set(groups.slice(0, own.length)).size;
   const above = numLayers > 1 && isSpelling ? "The layers above have read the sentence, and " : "";
   if (numGroups > 1) {
