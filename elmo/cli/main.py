@@ -38,6 +38,7 @@ VERBS = {  # verb: (module with `run` and EXAMPLE, one-line help)
     "score": ("elmo.cli.score", "Print log-probabilities of sentences and words under a model's softmax."),
     "serve": ("elmo.cli.serve", "Serve a model over HTTP: vectors, scores, substitutes and the explorer page."),
     "demo": ("elmo.cli.demo", "Demonstrate the package: words in context, neighbours, substitutes, a picture."),
+    "explore": ("elmo.cli.explore", "Open a page in the browser that shows the meanings of words in context."),
     "prepare": ("elmo.cli.prepare", "Prepare text for pretraining: tokenise it, count words and write shards."),
     "pretrain": ("elmo.cli.pretrain", "Train a biLM on your own text."),
     "finetune": ("elmo.cli.finetune", "Continue the training of a model on text of another domain."),
