@@ -24,7 +24,7 @@ export async function model() {
 /** For each text {tokens, vectors: one Float32Array per layer, each (T * D), dim}, or {error}. */
 export async function embed(texts) {
   const answer = await request("embed", { texts, layers: "all", encoding: "base64" });
-  return answer.items.map((item) => (item.error ? { error: item.error.message } : decode(item, item.vectors ?? item.layers)));
+  return answer.items.map((item) => (item.error ? { error: item.error.message } : decode(item, item.layers)));
 }
 
 /** For each text one {forward, backward, both} per token, each a list of words, or {error}. */
@@ -42,7 +42,7 @@ export async function substitutes(texts, top) {
 /** The uses of words in the bank that are nearest to a token in one layer, [{tokens, position, cosine}]. */
 export async function similar(text, token, layer, top) {
   const answer = await request("similar", { text, token, layer, top });
-  return answer.neighbours ?? answer.neighbors; // both spellings are in use
+  return answer.neighbors;
 }
 
 async function request(path, body) {
