@@ -40,6 +40,9 @@ ReadingTokenizer = Annotated[
         "the text has one tokenised sentence per line. Default: that of the model, or else none.",
     ),
 ]
+RunFolder = Annotated[
+    Path, typer.Option(help="Folder of the run. The same command, or --out alone, continues an interrupted run.")
+]
 StopAfter = Annotated[str | None, typer.Option(help="Stop after this time and save a checkpoint: 90s, 30m, 2h.")]
 Rows = Annotated[int | None, typer.Option(help="Number of rows of continuous text per update.")]
 Seed = Annotated[int | None, typer.Option(help="Seed of all random numbers.")]
@@ -57,6 +60,14 @@ def parse_duration(text: str) -> float:
     if not value > 0:
         raise ConfigError(f"{text!r} is not a duration.", "Write for example 90s, 30m or 2h.")
     return value
+
+
+def run_length(epochs: float | None, max_steps: int | None, stop_after: str | None) -> dict[str, Any]:
+    """Train settings of --epochs, --max-steps and --stop-after; None where a flag is not given."""
+    if epochs is not None and max_steps is None:
+        max_steps = 0  # as many as the epochs take, also where a file of settings has another number
+    seconds = None if stop_after is None else parse_duration(stop_after)
+    return {"epochs": epochs, "max_steps": max_steps, "stop_after": seconds}
 
 
 def heldout_settings(heldout: str | None) -> dict[str, Any]:

@@ -8,12 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Annotated, Any
 
 from elmo.errors import ConfigError
+from elmo.files import atomic_file
 from elmo.model.config import PRESETS, BiLMConfig
 from elmo.pretrain.data.prepare_config import PrepareConfig
 from elmo.settings import above, at_least, check_fields, format_toml, merge, one_of, parse_settings
+
+CONFIG_FILE = "config.toml"  # in the folder of a run
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,3 +153,9 @@ def make_config(*layers: Mapping[str, Any], words: bool = False) -> RunConfig:
 def to_toml(config: RunConfig) -> str:
     """The effective settings, one table per section."""
     return format_toml(asdict(config))
+
+
+def write_config(config: RunConfig, folder: Path) -> None:
+    """Records the effective settings in the folder of a run."""
+    with atomic_file(folder / CONFIG_FILE) as partial:
+        partial.write_text(to_toml(config), encoding="utf-8")

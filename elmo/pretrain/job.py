@@ -24,15 +24,16 @@ import torch
 from elmo import run_folder
 from elmo.devices import choose_device
 from elmo.errors import ConfigError, DataError
+from elmo.files import read_json
 from elmo.model.bilm import BiLM
 from elmo.model.config import BiLMConfig, HeadConfig, WordConfig, num_parameters
-from elmo.pretrain.config import RunConfig
+from elmo.pretrain.config import RunConfig, write_config
 from elmo.pretrain.data.preflight import preflight_warnings
 from elmo.pretrain.data.prepare import prepare
 from elmo.pretrain.data.prepared import PreparedData, open_prepared
 from elmo.pretrain.data.vocabulary import require_sorted
 from elmo.pretrain.train import distributed
-from elmo.pretrain.train.export import export
+from elmo.pretrain.train.export import export, load_best_weights
 from elmo.pretrain.train.loop import TrainResult, train
 from elmo.pretrain.train.step_inputs import step_seed
 from elmo.pretrain.train.type_inputs import input_rows
@@ -54,6 +55,7 @@ def pretrain(
     out: Path,
     *,
     initial: BiLM | None = None,
+    continued: bool = False,
     num_workers: int | None = None,
     strict_resume: bool = False,
     about: dict[str, Any] | None = None,
@@ -62,13 +64,14 @@ def pretrain(
     """Starts or continues the run in the folder `out`.
 
     `initial`: a model whose weights the run starts from, instead of random weights. `about` is added to the metadata of
-    the exported model. `say` receives status lines.
+    the exported model. `continued`: the run goes on with the text that its folder holds, and the text files are not
+    looked at. `say` receives status lines.
     """
     with distributed.join_processes(choose_device(config.train.device)) as device, lock_run_folder(out):
         if distributed.rank() != 0:
             say = _ignore_line
         _check_rows(config)
-        data = _prepare_or_open(config, out, num_workers, say)
+        data = _prepare_or_open(config, out, continued, num_workers, say)
         model_config = model_config_for(config, data)
         config = resolve_settings(replace(config, model=replace(model_config, head=None)), data, device)
         model = _initial_model(model_config, config, initial).to(device)
@@ -86,6 +89,13 @@ def pretrain(
         )
         if result.reason == "signal" or distributed.rank() != 0:
             return JobResult(result, None, None)
+        load_best_weights(model, out, result)
+        if not result.num_new_steps and (report := _finished_report(out, result)) is not None:
+            say(
+                f"{out} is finished ({result.reason}, step {result.step:,}) and was not changed. A larger --max-steps "
+                "or --epochs continues it."
+            )
+            return JobResult(result, out / "model", report)
         report = export(model, rows, data, config, out, result, about or {}, say)
         return JobResult(result, out / "model", report)
 
@@ -166,19 +176,38 @@ def _ignore_line(line: str) -> None:
     """Status output of all processes except the first."""
 
 
-def _prepare_or_open(config: RunConfig, out: Path, num_workers: int | None, say: Callable[[str], None]) -> PreparedData:
+def _finished_report(out: Path, result: TrainResult) -> dict[str, Any] | None:
+    """The report of a run that had been finished and exported before at this step; None otherwise."""
+    if result.reason == "time is up" or not (out / "model").is_dir() or not (out / "report.json").is_file():
+        return None
+    report = read_json(out / "report.json")
+    return report if (report.get("step"), report.get("stopped")) == (result.step, result.reason) else None
+
+
+def _prepare_or_open(
+    config: RunConfig, out: Path, continued: bool, num_workers: int | None, say: Callable[[str], None]
+) -> PreparedData:
     """The prepared text in the run's folder; the first process prepares it, the others open it afterwards."""
     max_chars = config.model.chars.max_chars if config.model.chars else config.data.max_chars
     data_config = replace(config.data, max_chars=max_chars)
+    from_stdin, is_prepared = "-" in data_config.files, (out / "data").exists()
+    if continued and from_stdin and not is_prepared:
+        raise DataError(
+            f"The text of the run in {out} came from standard input and was not prepared completely.",
+            "Start the run again with the text.",
+        )
     # Standard input can be read only once: a continued run uses the text that was prepared from it.
-    stdin_was_read = "-" in data_config.files and (out / "data").exists()
-    if distributed.rank() == 0 and not stdin_was_read:
-        if not (out / "data").exists():
+    uses_prepared = is_prepared and (continued or from_stdin)
+    if continued and is_prepared:
+        say(f"text: {out / 'data'}, as prepared before; the text files are not read again")
+    if distributed.rank() == 0 and not uses_prepared:
+        if not is_prepared:
+            write_config(config, out)  # so that a run that is interrupted here can be continued
             for warning in preflight_warnings(data_config, num_workers):
                 say(f"warning: {warning}")
         prepare(data_config, out / "data", num_workers=num_workers)
     distributed.barrier()
-    data = open_prepared(out / "data", verify=stdin_was_read and distributed.rank() == 0)
+    data = open_prepared(out / "data", verify=uses_prepared and distributed.rank() == 0)
     if data.train.num_positions < config.train.rows:
         raise DataError(
             f"The text has {data.train.num_positions:,} positions for {config.train.rows} rows.",

@@ -45,13 +45,10 @@ def export(
     about: dict[str, Any],
     print_status: Callable[[str], None],
 ) -> dict[str, Any]:
-    """Loads the best weights into `model`, evaluates them on all held-out text, and writes all files.
+    """Evaluates the model, which has its best weights, on all held-out text, and writes all files.
 
     Returns the report. `about` is added to the description in the model folder.
     """
-    best = load_best(out, result.best)
-    if best is not None:
-        model.load_state_dict(best, strict=not (model.config.head and model.config.head.tied))
     report: dict[str, Any] = {"step": result.step, "stopped": result.reason, "best": result.best}
     if data.heldout.num_sentences:
         evaluator = Evaluator(model, rows)
@@ -86,6 +83,13 @@ def export(
     write_record(out / "report.json", record)
     print_status(f"model: {out / 'model'}")
     return record
+
+
+def load_best_weights(model: BiLM, out: Path, result: TrainResult) -> None:
+    """Loads the weights of the best validation into `model`; without a validation, the last weights stay."""
+    best = load_best(out, result.best)
+    if best is not None:
+        model.load_state_dict(best, strict=not (model.config.head and model.config.head.tied))
 
 
 def _draw_curves(out: Path) -> None:

@@ -24,9 +24,9 @@ import numpy as np
 from torch import Tensor
 
 from elmo.errors import ElmoError
-from elmo.files import atomic_file, explain_write
+from elmo.files import explain_write
 from elmo.model.bilm import BiLM
-from elmo.pretrain.config import RunConfig, to_toml
+from elmo.pretrain.config import RunConfig, write_config
 from elmo.pretrain.data.prepared import PreparedData
 from elmo.pretrain.data.stream import ContinuousStream, LMBatch
 from elmo.pretrain.train import checkpoint, distributed
@@ -53,6 +53,7 @@ class TrainResult:
     reason: str  # finished, max tokens, early stop, time is up, signal
     best: dict[str, Any] | None
     signal: int | None = None
+    num_new_steps: int = 0  # made by this call
 
 
 def train(
@@ -88,8 +89,7 @@ def train(
     is_first = distributed.rank() == 0
     if is_first:
         checkpoint.remove_unfinished(folder / "checkpoints")
-        with atomic_file(folder / "config.toml") as partial:
-            partial.write_text(to_toml(config), encoding="utf-8")
+        write_config(config, folder)
     else:
         print_status = _print_nothing
     meter = ThroughputMeter(config, trainer, state.step, stream.positions_per_epoch)
@@ -132,6 +132,7 @@ class _Loop:
     ) -> None:
         self.state, self.data, self.metrics_log, self.signals = state, data, metrics_log, signals
         self.meter, self.print_status = meter, print_status
+        self.first_step = state.step
         self.evaluator = Evaluator(state.trainer.model, state.trainer.rows, precision=state.trainer.dtype)
 
     def run(self, batches: Batches) -> TrainResult | None:
@@ -163,7 +164,8 @@ class _Loop:
         if state.saved_step != state.step:
             state.save(self.metrics_log)
         self.print_status(self.meter.summary(state.step))
-        return TrainResult(state.step, reason, state.best, self.signals.received)
+        num_new_steps = state.step - self.first_step
+        return TrainResult(state.step, reason, state.best, self.signals.received, num_new_steps)
 
     def _stop_reason(self) -> str | None:
         """Why the run stops now, None if it continues; the same on every process."""
