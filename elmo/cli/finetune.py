@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from elmo.cli.options import (
+    TEXT_FILES,
     Assignments,
     Device,
     ReadingTokenizer,
@@ -31,9 +32,7 @@ EXAMPLE = "elmo finetune my-model/ medical/*.txt --out medical-run/ --heldout me
 
 def run(
     model: Annotated[str | None, typer.Argument(help="Name, folder or file of the model to start from.")] = None,
-    files: Annotated[
-        list[str] | None, typer.Argument(help="Text of the new domain: files or globs (.gz .bz2 .xz .zst too).")
-    ] = None,
+    files: Annotated[list[str] | None, typer.Argument(help=f"Text of the new domain: {TEXT_FILES}.")] = None,
     out: RunFolder = Path("finetuned"),
     tokenizer: ReadingTokenizer = None,
     heldout: Annotated[

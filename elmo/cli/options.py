@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -43,6 +44,7 @@ ReadingTokenizer = Annotated[
 RunFolder = Annotated[
     Path, typer.Option(help="Folder of the run. The same command, or --out alone, continues an interrupted run.")
 ]
+TEXT_FILES = "files, globs or folders (.txt files; .gz .bz2 .xz .zst too)"
 StopAfter = Annotated[str | None, typer.Option(help="Stop after this time and save a checkpoint: 90s, 30m, 2h.")]
 Rows = Annotated[int | None, typer.Option(help="Number of rows of continuous text per update.")]
 Seed = Annotated[int | None, typer.Option(help="Seed of all random numbers.")]
@@ -97,6 +99,14 @@ def reading_tokenizer_of(own: str | None, given: str | None) -> str | None:
     if given is None and own is not None:
         print_status(f"tokenizer {own}, as in the training of the model; for tokenised text pass --tokenizer none")
     return reading_tokenizer(own, given)
+
+
+def report_folders(files: Iterable[str]) -> None:
+    """Prints what is read of each folder among the text files."""
+    from elmo.pretrain.data.sources import describe_folders
+
+    for line in describe_folders(files):
+        print_status(line)
 
 
 def print_status(line: str) -> None:

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from elmo.cli.command_line import command_line
-from elmo.cli.options import ReadingTokenizer, Workers, reading_tokenizer_of
+from elmo.cli.options import TEXT_FILES, ReadingTokenizer, Workers, reading_tokenizer_of, report_folders
 from elmo.records import format_record, make_record
 
 EXAMPLE = "elmo perplexity my-model/ news.txt novels.txt --tokenizer default"
@@ -18,7 +18,7 @@ EXAMPLE = "elmo perplexity my-model/ news.txt novels.txt --tokenizer default"
 
 def run(
     model: Annotated[str, typer.Argument(help="Name, folder or file of a model that has a softmax.")],
-    files: Annotated[list[str], typer.Argument(help="Text files or globs (.gz .bz2 .xz .zst too); - is stdin.")],
+    files: Annotated[list[str], typer.Argument(help=f"Text: {TEXT_FILES}; - is stdin.")],
     tokenizer: ReadingTokenizer = None,
     carried: Annotated[
         bool,
@@ -44,6 +44,7 @@ def run(
 
     parts = model_parts(model, lazy_head=True)
     reading = Reading(tokenize=reading_tokenizer_of(parts.tokenizer, tokenizer), errors=errors)
+    report_folders(files)
     lm = LanguageModel(make_embedder(parts, name=model, device=device))
     report = file_perplexity(lm.embedder.model, lm.vocab.words, files, reading, carried=carried, num_workers=workers)
     if scores is not None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from elmo.cli.options import TEXT_FILES, report_folders
 from elmo.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ EXAMPLE = "elmo prepare 'corpus/*.txt.gz' --tokenizer default --out prepared/"
 
 
 def run(
-    files: Annotated[list[str], typer.Argument(help="Text files or globs (.gz .bz2 .xz .zst too); - is stdin.")],
+    files: Annotated[list[str], typer.Argument(help=f"Text: {TEXT_FILES}; - is stdin.")],
     out: Annotated[Path | None, typer.Option(help="Output folder.")] = None,
     vocab: Annotated[
         Path | None,
@@ -65,6 +66,7 @@ def run(
 
     reading = Reading(tokenize=None if tokenizer == "none" else tokenizer, specials=specials, errors=errors)
     shared: dict[str, Any] = {"max_vocab": max_vocab, "min_count": min_count, "max_chars": max_chars}
+    report_folders(files)
     if check:
         vocabulary = read_vocabulary(vocab) if vocab else None
         report = preflight(files, reading, vocab=vocabulary, num_workers=workers, **shared)

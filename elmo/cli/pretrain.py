@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from elmo.cli.options import (
+    TEXT_FILES,
     Assignments,
     ConfigFile,
     Device,
@@ -21,6 +22,7 @@ from elmo.cli.options import (
     drop_unset,
     heldout_settings,
     print_status,
+    report_folders,
     run_length,
 )
 from elmo.errors import ConfigError
@@ -30,9 +32,7 @@ EXAMPLE = "elmo pretrain 'corpus/*.txt' --out run/ --preset small --tokenizer de
 
 
 def run(
-    files: Annotated[
-        list[str] | None, typer.Argument(help="Text files or globs (.gz .bz2 .xz .zst too); - is stdin.")
-    ] = None,
+    files: Annotated[list[str] | None, typer.Argument(help=f"Text: {TEXT_FILES}; - is stdin.")] = None,
     out: RunFolder = Path("run"),
     config: ConfigFile = None,
     preset: Annotated[str | None, typer.Option(help="Model size: tiny, small, medium or original.")] = None,
@@ -98,6 +98,7 @@ def run(
     if not settings.data.files:
         raise ConfigError("No text files were given.", f"Example: {EXAMPLE}")
     if dry_run:
+        report_folders((*settings.data.files, *settings.data.heldout_files))
         print(estimate(settings, out))
         return
     result = pretrain(

@@ -14,8 +14,9 @@ from elmo.devices import choose_device
 from elmo.files import COMPRESSED
 from elmo.model.config import num_parameters
 from elmo.pretrain.config import RunConfig
-from elmo.pretrain.data.corpus import find_sources, read_sentences
+from elmo.pretrain.data.corpus import read_sentences
 from elmo.pretrain.data.prepare_config import PrepareConfig
+from elmo.pretrain.data.sources import find_sources
 from elmo.pretrain.data.vocabulary import read_vocabulary
 from elmo.pretrain.job import model_config_for_vocab
 from elmo.pretrain.train.throughput import clock, flops_per_token

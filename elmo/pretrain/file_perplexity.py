@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from elmo.model.bilm import BiLM
-from elmo.pretrain.data.corpus import Reading, find_sources
+from elmo.pretrain.data.corpus import Reading
 from elmo.pretrain.data.prepare import prepare
 from elmo.pretrain.data.prepare_config import PrepareConfig
 from elmo.pretrain.data.prepared import PreparedData
+from elmo.pretrain.data.sources import find_sources
 from elmo.pretrain.train.perplexity import DEFINITION, Evaluator
 from elmo.pretrain.train.type_inputs import input_rows
 from elmo.weights.word_list import write_words

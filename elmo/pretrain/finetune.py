@@ -28,7 +28,7 @@ from elmo.model.config import HeadConfig
 from elmo.model.head import SoftmaxHead
 from elmo.pretrain.config import CONFIG_FILE, RunConfig, write_config
 from elmo.pretrain.continued import INITIAL_FILE, VOCAB_FILE, read_initial
-from elmo.pretrain.data.corpus import find_sources
+from elmo.pretrain.data.sources import find_sources
 from elmo.pretrain.data.vocabulary import count_words, read_vocabulary
 from elmo.pretrain.file_perplexity import file_perplexity
 from elmo.pretrain.job import JobResult, pretrain

@@ -31,6 +31,7 @@ from elmo.pretrain.config import RunConfig, write_config
 from elmo.pretrain.data.preflight import preflight_warnings
 from elmo.pretrain.data.prepare import prepare
 from elmo.pretrain.data.prepared import PreparedData, open_prepared
+from elmo.pretrain.data.sources import describe_folders
 from elmo.pretrain.data.vocabulary import require_sorted
 from elmo.pretrain.train import distributed
 from elmo.pretrain.train.export import export, load_best_weights
@@ -203,6 +204,8 @@ def _prepare_or_open(
     if distributed.rank() == 0 and not uses_prepared:
         if not is_prepared:
             write_config(config, out)  # so that a run that is interrupted here can be continued
+            for line in describe_folders((*data_config.files, *data_config.heldout_files)):
+                say(line)
             for warning in preflight_warnings(data_config, num_workers):
                 say(f"warning: {warning}")
         prepare(data_config, out / "data", num_workers=num_workers)

@@ -8,7 +8,6 @@ complete lines; the chunk boundaries depend on the files alone, never on the num
 
 from __future__ import annotations
 
-import glob
 import logging
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -17,7 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from elmo.errors import ConfigError, DataError
-from elmo.files import COMPRESSED
+from elmo.pretrain.data.sources import Source, find_sources
 from elmo.text.lines import MAX_LINE_BYTES, read_lines
 from elmo.text.sentences import split_sentences
 from elmo.text.tokenize import default_pattern, tokenizer
@@ -27,20 +26,6 @@ log = logging.getLogger(__name__)
 
 CHUNK_BYTES = 8 << 20
 _ESCAPED = {word: word.replace("<", "&lt;").replace(">", "&gt;") for word in (BOS, EOS, UNK)}
-
-
-@dataclass(frozen=True)
-class Source:
-    """One input file."""
-
-    path: str
-    size: int  # bytes on disk
-    stream: bool = False  # standard input ("-") or a pipe: it can be read only once and its size is unknown
-
-    @property
-    def splittable(self) -> bool:
-        """Whether a byte range of the file can be read by itself; false for compressed files and streams."""
-        return not self.stream and Path(self.path).suffix not in COMPRESSED
 
 
 class Chunk(NamedTuple):
@@ -70,24 +55,6 @@ class Reading:
                 raise ConfigError(f"{name} is {getattr(self, name)!r}.", f"Expected one of {', '.join(choices)}.")
         if self.tokenize is not None:
             tokenizer(self.tokenize)  # an unknown name is an error now, before any text is read
-
-
-def find_sources(patterns: Iterable[str | Path]) -> list[Source]:
-    """The files that names and globs match, without duplicates, in the order of the patterns; each glob is sorted."""
-    if isinstance(patterns, (str, Path)):
-        patterns = [patterns]
-    sources: dict[str, Source] = {}
-    for pattern in map(str, patterns):
-        for path in _expand(pattern):
-            key = path if path == "-" else os.path.realpath(path)
-            if key in sources:
-                log.warning("%s is named twice; it is read once.", path)
-                continue
-            stream = not os.path.isfile(path)
-            sources[key] = Source(path, 0 if stream else _file_size(path), stream)
-    if not sources:
-        raise ConfigError("No text files were named.", "Name files or globs, or - for standard input.")
-    return list(sources.values())
 
 
 def read_sentences(patterns: Iterable[str | Path], reading: Reading | None = None) -> Iterator[list[str]]:
@@ -203,25 +170,6 @@ def _special_token_error(path: str, line_number: int | None, special: str) -> Da
 
 def _refused_tokens(reading: Reading) -> frozenset[str]:
     return frozenset({"refuse": (BOS, EOS, UNK), "keep": (BOS, EOS), "escape": ()}[reading.specials])
-
-
-def _expand(pattern: str) -> list[str]:
-    """The paths that a file name or a glob matches."""
-    if os.path.isdir(pattern):
-        raise DataError(f"{pattern} is a folder.", f"Name its files: '{os.path.join(pattern, '*')}'.")
-    if pattern == "-" or os.path.exists(pattern):
-        return [pattern]
-    paths = [path for path in sorted(glob.glob(pattern, recursive=True)) if os.path.isfile(path)]
-    if not paths:
-        raise DataError(f"{pattern}: no such file.", "Check the name; a glob may be quoted or unquoted.")
-    return paths
-
-
-def _file_size(path: str) -> int:
-    try:
-        return os.stat(path).st_size
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read ({error.strerror}).") from error
 
 
 def _split_tokenised(text: str) -> Iterator[list[str]]:

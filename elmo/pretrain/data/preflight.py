@@ -16,9 +16,10 @@ from typing import Any
 import numpy as np
 
 from elmo.errors import DataError
-from elmo.pretrain.data.corpus import CHUNK_BYTES, Chunk, Reading, Source, chunk_jobs, find_sources
+from elmo.pretrain.data.corpus import CHUNK_BYTES, Chunk, Reading, chunk_jobs
 from elmo.pretrain.data.parallel import map_in_order
 from elmo.pretrain.data.prepare_config import PrepareConfig
+from elmo.pretrain.data.sources import Source, find_sources
 from elmo.pretrain.data.tokenized_job import ChunkStats, tokenize_job
 from elmo.pretrain.data.vocabulary import MIN_ORDER_SCORE, WordCounts, choose_words, order_score, read_vocabulary
 from elmo.text.vocab import BOS, EOS, UNK, Vocabulary

@@ -24,12 +24,13 @@ import numpy as np
 
 from elmo.errors import ConfigError, DataError
 from elmo.files import atomic_folder, explain_write, file_lock, sha256_file
-from elmo.pretrain.data.corpus import Chunk, Reading, Source, chunk_jobs, find_sources
+from elmo.pretrain.data.corpus import Chunk, Reading, chunk_jobs
 from elmo.pretrain.data.parallel import map_in_order
 from elmo.pretrain.data.prepare_config import PrepareConfig
 from elmo.pretrain.data.prepared import FORMAT, MANIFEST, VERSION, PreparedData, fingerprint_of, open_prepared
 from elmo.pretrain.data.reuse import describe_sources, modified_ns, reuse_prepared
 from elmo.pretrain.data.shards import write_shards
+from elmo.pretrain.data.sources import Source, find_sources
 from elmo.pretrain.data.splits import HELDOUT, TRAIN, split_and_count
 from elmo.pretrain.data.tokenized_job import ChunkStats, StoredJob, save_job, tokenize_job
 from elmo.pretrain.data.vocabulary import read_vocabulary

@@ -15,9 +15,9 @@ import numpy as np
 
 from elmo.errors import DataError, OutputError
 from elmo.files import sha256_file
-from elmo.pretrain.data.corpus import Source
 from elmo.pretrain.data.parallel import map_in_order
 from elmo.pretrain.data.prepared import MANIFEST, PreparedData, open_prepared, read_manifest
+from elmo.pretrain.data.sources import Source
 from elmo.pretrain.data.splits import SPLIT_NAMES
 from elmo.settings import changed_settings
 

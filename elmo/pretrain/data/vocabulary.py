@@ -17,8 +17,9 @@ from pathlib import Path
 import numpy as np
 
 from elmo.errors import ConfigError, DataError
-from elmo.pretrain.data.corpus import Reading, chunk_jobs, find_sources
+from elmo.pretrain.data.corpus import Reading, chunk_jobs
 from elmo.pretrain.data.parallel import map_in_order
+from elmo.pretrain.data.sources import find_sources
 from elmo.pretrain.data.tokenized_job import tokenize_job
 from elmo.text.vocab import BOS, EOS, UNK, Vocabulary
 
