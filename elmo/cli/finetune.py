@@ -11,6 +11,7 @@ from elmo.cli.options import (
     TEXT_FILES,
     Assignments,
     Device,
+    OptionalEncoding,
     ReadingTokenizer,
     Rows,
     RunFolder,
@@ -35,6 +36,7 @@ def run(
     files: Annotated[list[str] | None, typer.Argument(help=f"Text of the new domain: {TEXT_FILES}.")] = None,
     out: RunFolder = Path("finetuned"),
     tokenizer: ReadingTokenizer = None,
+    encoding: OptionalEncoding = None,
     heldout: Annotated[
         str | None,
         typer.Option(help="Held-out text of the new domain: files separated by commas, or a share of the sentences."),
@@ -76,8 +78,7 @@ def run(
     options: dict[str, Any] = {"max_new_words": new_words, "min_count": min_count, "also": also}
     continued = model is None
     if model is None:
-        if tokenizer is not None:
-            flags["data"]["reading"] = {"tokenize": OFF if tokenizer == "none" else tokenizer}
+        flags["data"]["reading"] = {"tokenize": OFF if tokenizer == "none" else tokenizer, "encoding": encoding}
         config = continued_config(out, drop_unset(**flags), *map(parse_assignment, set_ or ()), finetuning=True)
         options = _recorded_options(read_initial(out), options, out)
         parts = find_model(options.pop("model"))
@@ -85,7 +86,8 @@ def run(
         raise ConfigError("No text files were given.", f"Example: {EXAMPLE}")
     else:
         parts = find_model(model)
-        flags["data"] |= {"files": files, "reading": {"tokenize": reading_tokenizer_of(parts.tokenizer, tokenizer)}}
+        reading = {"tokenize": reading_tokenizer_of(parts.tokenizer, tokenizer), "encoding": encoding}
+        flags["data"] |= {"files": files, "reading": reading}
         defaults = {"train": {"epochs": 1.0}, "optim": {"lr": 5e-4}}
         config = make_config(defaults, drop_unset(**flags), *map(parse_assignment, set_ or ()))
         options = {"max_new_words": 50_000, "min_count": 5, **drop_unset(**options)}

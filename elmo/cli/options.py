@@ -41,6 +41,10 @@ ReadingTokenizer = Annotated[
         "the text has one tokenised sentence per line. Default: that of the model, or else none.",
     ),
 ]
+Encoding = Annotated[str, typer.Option(help="Encoding of the text, for example latin-1, cp1252 or utf-16.")]
+OptionalEncoding = Annotated[
+    str | None, typer.Option("--encoding", help="Encoding of the text, for example latin-1 or utf-16. Default: utf-8.")
+]
 RunFolder = Annotated[
     Path, typer.Option(help="Folder of the run. The same command, or --out alone, continues an interrupted run.")
 ]
@@ -107,6 +111,11 @@ def report_folders(files: Iterable[str]) -> None:
 
     for line in describe_folders(files):
         print_status(line)
+
+
+def stated_encoding(encoding: str) -> str | None:
+    """The encoding for the command line of a record; None if it is the default."""
+    return None if encoding == "utf-8" else encoding
 
 
 def print_status(line: str) -> None:

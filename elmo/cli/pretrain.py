@@ -13,6 +13,7 @@ from elmo.cli.options import (
     Assignments,
     ConfigFile,
     Device,
+    OptionalEncoding,
     ReadingTokenizer,
     Rows,
     RunFolder,
@@ -40,6 +41,7 @@ def run(
         str | None, typer.Option(help="Training settings: modern, or paper (those of the reference code).")
     ] = None,
     tokenizer: ReadingTokenizer = None,
+    encoding: OptionalEncoding = None,
     heldout: Annotated[
         str | None,
         typer.Option(help="Validation text: a share of the sentences between 0 and 1, or files separated by commas."),
@@ -81,7 +83,7 @@ def run(
     flags["data"] = {
         "files": files or None,
         "vocab_path": vocab,
-        "reading": {"tokenize": OFF if tokenizer == "none" else tokenizer},
+        "reading": {"tokenize": OFF if tokenizer == "none" else tokenizer, "encoding": encoding},
         **heldout_settings(heldout),
     }
     flags["train"] = {"max_tokens": max_tokens, "seed": seed, "rows": rows, "device": device}

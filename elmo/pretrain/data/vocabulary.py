@@ -120,7 +120,7 @@ def count_words(
     """The word counts of a corpus, counted in parallel."""
     reading = reading or Reading()
     counts = WordCounts((BOS, EOS, UNK), max_types=max_types)
-    chunks = chunk_jobs(find_sources(files), replace=reading.errors == "replace")
+    chunks = chunk_jobs(find_sources(files), reading=reading)
     for job in map_in_order(partial(tokenize_job, reading=reading), chunks, num_workers):
         if error := next((stats.error for stats in job.stats if stats.error), None):
             raise error
