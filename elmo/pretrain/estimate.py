@@ -19,7 +19,8 @@ from elmo.pretrain.data.prepare_config import PrepareConfig
 from elmo.pretrain.data.sources import find_sources
 from elmo.pretrain.data.vocabulary import read_vocabulary
 from elmo.pretrain.job import model_config_for_vocab
-from elmo.pretrain.train.throughput import clock, flops_per_token
+from elmo.pretrain.train.throughput import flops_per_token
+from elmo.progress import format_duration
 
 SAMPLE_SENTENCES = 20_000
 COMPRESSION_RATIO = 3.5  # bytes of text per byte of a compressed file
@@ -58,7 +59,7 @@ def estimate(config: RunConfig, out: Path) -> str:
     activations = model.lstm.num_layers * (14 * model.lstm.cell_dim + 6 * model.lstm.proj_dim) + 3 * samples
     activations *= model.num_directions * positions // train.accumulate
     memory = 4 * (copies * (parameters + softmax) + activations)
-    run_tokens = steps * positions
+    run_tokens, duration = steps * positions, format_duration(steps * step_seconds)
     free = shutil.disk_usage(out.parent if out.parent.exists() else Path(".")).free
     disk = (train.keep + 1) * copies * 4 * (parameters + softmax)
     return "\n".join(
@@ -68,7 +69,7 @@ def estimate(config: RunConfig, out: Path) -> str:
             f"model       {parameters:,} parameters + {softmax:,} softmax; vectors of {model.dim}",
             f"run         {steps:,} steps of {train.rows} x {train.steps} tokens = "
             f"{run_tokens / max(epoch_tokens, 1):.1f} epochs; recipe {config.recipe}, seed {train.seed}",
-            f"device      {device}, about {tokens_per_second:,.0f} tokens/s, {clock(steps * step_seconds)} for the run",
+            f"device      {device}, about {tokens_per_second:,.0f} tokens/s, {duration} for the run",
             f"memory      about {_format_bytes(memory)} (--set train.accumulate=2 reduces the memory of activations)",
             f"disk        about {_format_bytes(disk)} of checkpoints in {out}, {_format_bytes(free)} free",
             "Nothing was written. The same command without --dry-run starts or continues the run.",
