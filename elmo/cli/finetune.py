@@ -100,6 +100,7 @@ def run(
         continued=continued,
         num_workers=workers,
         say=print_status,
+        show_progress=True,
     )
     if as_json:
         print(format_record({**report, "step": result.train.step, "stopped": result.train.reason}))

@@ -56,7 +56,9 @@ def run(
     reading = Reading(tokenize=tokenizer_name, errors=errors, encoding=encoding)
     report_folders(files)
     lm = LanguageModel(make_embedder(parts, name=model, device=device))
-    report = file_perplexity(lm.embedder.model, lm.vocab.words, files, reading, carried=carried, num_workers=workers)
+    report = file_perplexity(
+        lm.embedder.model, lm.vocab.words, files, reading, carried=carried, num_workers=workers, show_progress=True
+    )
     if scores is not None:
         _write_scores(lm, read_sentences(files, reading), scores)
     if as_json:

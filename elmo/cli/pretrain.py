@@ -104,7 +104,13 @@ def run(
         print(estimate(settings, out))
         return
     result = pretrain(
-        settings, out, continued=continued, num_workers=workers, strict_resume=strict_resume, say=print_status
+        settings,
+        out,
+        continued=continued,
+        num_workers=workers,
+        strict_resume=strict_resume,
+        say=print_status,
+        show_progress=True,
     )
     if as_json and os.environ.get("RANK", "0") == "0":  # under torchrun only one process prints
         print(format_record({"step": result.train.step, "stopped": result.train.reason, "report": result.report}))

@@ -74,6 +74,7 @@ class TrainConfig:
     validate_words: Annotated[int, at_least(1)] = 50_000  # maximum size of the validated part of the held-out text
     checkpoint_every: Annotated[int, at_least(0)] = 500  # steps; 0: only at the end
     checkpoint_minutes: Annotated[float, above(0)] | None = 5.0  # longest time between checkpoints; None: no limit
+    report_words: Annotated[int, at_least(1)] | None = 100_000  # held-out words measured at the end; None: all of them
     keep: Annotated[int, at_least(2)] = 2  # newest checkpoints to keep (two, because the newest may be damaged)
     patience: Annotated[int, at_least(1)] | None = None  # validations without improvement before the run stops
     precision: Annotated[str, one_of("auto", "float32", "bfloat16")] = "auto"  # of products; auto: bfloat16 on CUDA

@@ -69,12 +69,13 @@ def finetune(
     num_workers: int | None = None,
     strict_resume: bool = False,
     say: Callable[[str], None] = log.info,
+    show_progress: bool | None = None,
 ) -> tuple[JobResult, dict[str, Any]]:
     """Continues the training of a model on `config.data`; returns the result of the run and a report.
 
     The report holds the coverage and, for held-out files of the new domain and for `also`, the perplexity before and
     after. `also` are held-out files of the old domain. `continued`: vocabulary and text are those in the folder `out`
-    of an interrupted run. `say` receives status lines.
+    of an interrupted run. `say` receives status lines. `show_progress`: see `Progress`.
     """
     if parts.lexicon is not None or parts.config.chars is None:
         raise ConfigError("Only a model that reads characters can be fine-tuned; this one reads words or a lexicon.")
@@ -115,7 +116,9 @@ def finetune(
     if before is not None:
         check_shape(before, _PERPLEXITY, before_path, hint="Restore it, or start over in another --out.")
     if before is None and not new_softmax:
-        before = _heldout_perplexity(model, vocab, config, also, num_workers)
+        if heldout_files:
+            say(f"measuring the perplexity before the training on {', '.join(heldout_files)}")
+        before = _heldout_perplexity(model, vocab, config, also, num_workers, show_progress)
         with atomic_file(before_path) as partial:
             partial.write_text(json.dumps(before), encoding="utf-8")
     result = pretrain(
@@ -130,13 +133,16 @@ def finetune(
             **({} if parts.tokenizer is None else {"tokenizer": parts.tokenizer}),
         },
         say=say,
+        show_progress=show_progress,
     )
     finished = read_json(out / REPORT_FILE) if (out / REPORT_FILE).exists() else {}
     if result.model is not None and not result.train.num_new_steps and finished.get("step") == result.train.step:
         return result, finished
     report |= {"before": before, "step": result.train.step}
     if result.model is not None:
-        report["after"] = _heldout_perplexity(model, vocab, config, also, num_workers)
+        if heldout_files:
+            say(f"the model is in {result.model}; measuring its perplexity on {', '.join(heldout_files)}")
+        report["after"] = _heldout_perplexity(model, vocab, config, also, num_workers, show_progress)
     record = make_record("finetuning", report)
     if result.model is not None:
         write_record(out / REPORT_FILE, record)
@@ -214,11 +220,19 @@ def _token_vectors(model: BiLM, words: list[str]) -> Tensor:
 
 
 def _heldout_perplexity(
-    model: BiLM, vocab: list[str], config: RunConfig, also: tuple[str, ...], num_workers: int | None
+    model: BiLM,
+    vocab: list[str],
+    config: RunConfig,
+    also: tuple[str, ...],
+    num_workers: int | None,
+    show_progress: bool | None,
 ) -> dict[str, Any]:
     """Perplexity on the held-out files of the new domain and on the files `also` of the old one; {} without files."""
     files = (*config.data.heldout_files, *also)
-    return file_perplexity(model, vocab, files, config.data.reading, num_workers=num_workers) if files else {}
+    if not files:
+        return {}
+    reading = config.data.reading
+    return file_perplexity(model, vocab, files, reading, num_workers=num_workers, show_progress=show_progress)
 
 
 def _default_head_only_steps(config: RunConfig) -> int:

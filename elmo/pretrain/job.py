@@ -61,18 +61,19 @@ def pretrain(
     strict_resume: bool = False,
     about: dict[str, Any] | None = None,
     say: Callable[[str], None] = log.info,
+    show_progress: bool | None = None,
 ) -> JobResult:
     """Starts or continues the run in the folder `out`.
 
     `initial`: a model whose weights the run starts from, instead of random weights. `about` is added to the metadata of
     the exported model. `continued`: the run goes on with the text that its folder holds, and the text files are not
-    looked at. `say` receives status lines.
+    looked at. `say` receives status lines. `show_progress`: see `Progress`.
     """
     with distributed.join_processes(choose_device(config.train.device)) as device, lock_run_folder(out):
         if distributed.rank() != 0:
-            say = _ignore_line
+            say, show_progress = _ignore_line, False
         _check_rows(config)
-        data = _prepare_or_open(config, out, continued, num_workers, say)
+        data = _prepare_or_open(config, out, continued, num_workers, say, show_progress)
         model_config = model_config_for(config, data)
         config = resolve_settings(replace(config, model=replace(model_config, head=None)), data, device)
         model = _initial_model(model_config, config, initial).to(device)
@@ -91,13 +92,13 @@ def pretrain(
         if result.reason == "signal" or distributed.rank() != 0:
             return JobResult(result, None, None)
         load_best_weights(model, out, result)
-        if not result.num_new_steps and (report := _finished_report(out, result)) is not None:
+        if not result.num_new_steps and (report := _finished_report(out, result, config)) is not None:
             say(
                 f"{out} is finished ({result.reason}, step {result.step:,}) and was not changed. A larger --max-steps "
                 "or --epochs continues it."
             )
             return JobResult(result, out / "model", report)
-        report = export(model, rows, data, config, out, result, about or {}, say)
+        report = export(model, rows, data, config, out, result, about or {}, say, show_progress=show_progress)
         return JobResult(result, out / "model", report)
 
 
@@ -177,16 +178,24 @@ def _ignore_line(line: str) -> None:
     """Status output of all processes except the first."""
 
 
-def _finished_report(out: Path, result: TrainResult) -> dict[str, Any] | None:
-    """The report of a run that had been finished and exported before at this step; None otherwise."""
+def _finished_report(out: Path, result: TrainResult, config: RunConfig) -> dict[str, Any] | None:
+    """The report of a run that had been finished and measured before at this step; None otherwise."""
     if result.reason == "time is up" or not (out / "model").is_dir() or not (out / "report.json").is_file():
         return None
     report = read_json(out / "report.json")
+    # an earlier version measured all words and did not record this
+    if "perplexity" in report and report.get("report_words") not in (None, config.train.report_words):
+        return None
     return report if (report.get("step"), report.get("stopped")) == (result.step, result.reason) else None
 
 
 def _prepare_or_open(
-    config: RunConfig, out: Path, continued: bool, num_workers: int | None, say: Callable[[str], None]
+    config: RunConfig,
+    out: Path,
+    continued: bool,
+    num_workers: int | None,
+    say: Callable[[str], None],
+    show_progress: bool | None,
 ) -> PreparedData:
     """The prepared text in the run's folder; the first process prepares it, the others open it afterwards."""
     max_chars = config.model.chars.max_chars if config.model.chars else config.data.max_chars
@@ -208,7 +217,7 @@ def _prepare_or_open(
                 say(line)
             for warning in preflight_warnings(data_config, num_workers):
                 say(f"warning: {warning}")
-        prepare(data_config, out / "data", num_workers=num_workers)
+        prepare(data_config, out / "data", num_workers=num_workers, progress=show_progress)
     distributed.barrier()
     data = open_prepared(out / "data", verify=uses_prepared and distributed.rank() == 0)
     if data.train.num_positions < config.train.rows:
