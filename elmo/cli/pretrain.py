@@ -100,8 +100,9 @@ def run(
     if not settings.data.files:
         raise ConfigError("No text files were given.", f"Example: {EXAMPLE}")
     if dry_run:
-        report_folders((*settings.data.files, *settings.data.heldout_files))
-        print(estimate(settings, out))
+        if not continued:
+            report_folders((*settings.data.files, *settings.data.heldout_files))
+        print(estimate(settings, out, continued=continued))
         return
     result = pretrain(
         settings,

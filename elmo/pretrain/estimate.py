@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import time
 from collections import Counter
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from elmo.model.config import num_parameters
 from elmo.pretrain.config import RunConfig
 from elmo.pretrain.data.corpus import read_sentences
 from elmo.pretrain.data.prepare_config import PrepareConfig
+from elmo.pretrain.data.prepared import open_prepared
 from elmo.pretrain.data.sources import find_sources
 from elmo.pretrain.data.vocabulary import read_vocabulary
 from elmo.pretrain.job import model_config_for_vocab
@@ -29,22 +31,24 @@ MATMUL_UTILIZATION = 0.35  # assumed share of the speed of a large matrix produc
 CPU_STEP_OVERHEAD, CUDA_STEP_OVERHEAD = 5e-4, 5e-5
 
 
-def estimate(config: RunConfig, out: Path) -> str:
+@dataclass(frozen=True)
+class _Text:
+    """The size of the training text: exact for prepared text, otherwise estimated."""
+
+    num_files: int
+    num_bytes: float
+    epoch_tokens: int
+    vocab_size: int
+
+
+def estimate(config: RunConfig, out: Path, *, continued: bool = False) -> str:
     """The plan of a run as text.
 
-    Token counts are extrapolated by bytes from the first sentences; times from the measured speed of a matrix product.
+    Token counts are extrapolated by bytes from the first sentences, or those of the prepared text of a run that is
+    `continued`; times from the measured speed of a matrix product.
     """
-    sources = find_sources(config.data.files)
-    sentences = list(islice(read_sentences(config.data.files, config.data.reading), SAMPLE_SENTENCES))
-    sample_bytes = sum(len(token.encode()) + 1 for sentence in sentences for token in sentence)
-    total_bytes = sum(
-        source.size * (COMPRESSION_RATIO if source.path.endswith(COMPRESSED) else 1) for source in sources
-    )
-    sample_tokens = sum(map(len, sentences))
-    is_sample = len(sentences) == SAMPLE_SENTENCES
-    scale = max(1.0, total_bytes / max(sample_bytes, 1)) if is_sample else 1.0
-    epoch_tokens = int((sample_tokens + len(sentences)) * scale)
-    vocab_size = _estimate_vocab_size(config.data, sentences, scale)
+    text = _prepared_text(out / "data") if continued and (out / "data").exists() else _sampled_text(config.data)
+    epoch_tokens, vocab_size = text.epoch_tokens, text.vocab_size
     model = model_config_for_vocab(config, vocab_size)
     train, device = config.train, choose_device(config.train.device)
     steps = train.max_steps or max(1, round(train.epochs * epoch_tokens / (train.rows * train.steps)))
@@ -64,7 +68,8 @@ def estimate(config: RunConfig, out: Path) -> str:
     disk = (train.keep + 1) * copies * 4 * (parameters + softmax)
     return "\n".join(
         [
-            f"text        {len(sources)} files, {total_bytes / 1e6:,.1f} MB, about {epoch_tokens:,} tokens per epoch",
+            f"text        {text.num_files} files, {text.num_bytes / 1e6:,.1f} MB, about {epoch_tokens:,} tokens per "
+            "epoch",
             f"vocabulary  about {vocab_size:,} words (at most {config.data.max_vocab or 'all'})",
             f"model       {parameters:,} parameters + {softmax:,} softmax; vectors of {model.dim}",
             f"run         {steps:,} steps of {train.rows} x {train.steps} tokens = "
@@ -75,6 +80,26 @@ def estimate(config: RunConfig, out: Path) -> str:
             "Nothing was written. The same command without --dry-run starts or continues the run.",
         ]
     )
+
+
+def _prepared_text(folder: Path) -> _Text:
+    data = open_prepared(folder)
+    sources = [source for source in data.manifest["sources"] if source["split"] == "train"]
+    num_bytes = sum(source["size"] for source in sources)
+    return _Text(len(sources), num_bytes, data.train.num_positions, data.vocab_size)
+
+
+def _sampled_text(data: PrepareConfig) -> _Text:
+    sources = find_sources(data.files)
+    sentences = list(islice(read_sentences(data.files, data.reading), SAMPLE_SENTENCES))
+    sample_bytes = sum(len(token.encode()) + 1 for sentence in sentences for token in sentence)
+    total_bytes = sum(
+        source.size * (COMPRESSION_RATIO if source.path.endswith(COMPRESSED) else 1) for source in sources
+    )
+    is_sample = len(sentences) == SAMPLE_SENTENCES
+    scale = max(1.0, total_bytes / max(sample_bytes, 1)) if is_sample else 1.0
+    epoch_tokens = int((sum(map(len, sentences)) + len(sentences)) * scale)
+    return _Text(len(sources), total_bytes, epoch_tokens, _estimate_vocab_size(data, sentences, scale))
 
 
 def _estimate_vocab_size(data: PrepareConfig, sentences: list[list[str]], scale: float) -> int:

@@ -10,6 +10,7 @@ import pytest
 from in_process_cli import Done, run_in_process
 from tiny_run import command, digest, records, run, train_settings, write_text
 
+from elmo.pretrain.data.prepared import open_prepared
 from elmo.pretrain.finetune import REPORT_FILE
 from elmo.pretrain.train.checkpoint import list_checkpoints
 
@@ -55,6 +56,17 @@ def test_out_alone_needs_no_text_files(started: Path, tmp_path: Path, capsys: py
     done = pretrain(capsys, "--out", str(tmp_path / "run"), "--max-steps", "7")
     assert done.returncode == 0, done.stderr
     assert records(tmp_path / "run")[-1]["step"] == 7
+
+
+def test_dry_run_of_a_continued_run_counts_its_prepared_text(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    text = write_text(tmp_path / "text.txt")
+    run(text, tmp_path / "run", train_settings(max_steps=2))
+    text.unlink()
+    done = pretrain(capsys, "--out", str(tmp_path / "run"), "--dry-run", "--epochs", "2")
+    assert done.returncode == 0, done.stderr
+    num_tokens = open_prepared(tmp_path / "run" / "data").train.num_positions
+    assert f"1 files, 0.0 MB, about {num_tokens:,} tokens per epoch" in done.stdout
+    assert "2.0 epochs" in done.stdout
 
 
 def test_a_run_that_was_killed_while_its_text_was_prepared_continues(
