@@ -149,6 +149,33 @@ def test_a_folder_that_is_not_a_run_is_a_usage_error(tmp_path: Path, capsys: pyt
     assert not (tmp_path / "none").exists()
 
 
+@pytest.mark.parametrize("with_files", [False, True])
+def test_a_run_of_an_earlier_version_continues(
+    with_files: bool, started: Path, tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    """Its settings, its prepared text and its checkpoints do not have the keys that were added later."""
+    out = interrupted(started, tmp_path / "run")
+    added = ("validate_minutes", "checkpoint_minutes", "report_words")
+    lines = (out / "config.toml").read_text().splitlines()
+    kept = [line for line in lines if line.split(" = ")[0] not in (*added, "encoding")]
+    assert len(kept) == len(lines) - 4
+    (out / "config.toml").write_text("\n".join(kept) + "\n")
+    manifest = json.loads((out / "data" / "manifest.json").read_text())
+    del manifest["options"]["encoding"]
+    (out / "data" / "manifest.json").write_text(json.dumps(manifest))
+    for path in list_checkpoints(out / "checkpoints"):
+        manifest = json.loads((path / "manifest.json").read_text())
+        for name in added:
+            del manifest["settings"]["train"][name]
+        (path / "manifest.json").write_text(json.dumps(manifest))
+    arguments = command(started / "text.txt", out)[4:] if with_files else ["--out", str(out)]
+    done = pretrain(capsys, *arguments)
+    assert done.returncode == 0, done.stderr
+    assert "continuing from step 20 (step-00000020)" in done.stderr
+    assert "minutes" not in done.stderr
+    assert digest(out) == digest(started / "run")
+
+
 def test_time_limit_of_an_earlier_call_is_not_taken_over(
     started: Path, tmp_path: Path, capsys: pytest.CaptureFixture
 ) -> None:
