@@ -52,6 +52,8 @@ def settings(text: Path | str, *layers: dict[str, Any]) -> RunConfig:
             "max_steps": 40,
             "checkpoint_every": 10,
             "validate_every": 20,
+            "checkpoint_minutes": "off",  # tests do not depend on the speed of the machine
+            "validate_minutes": "off",
             "device": "cpu",
         },
     }
@@ -72,6 +74,7 @@ def command(text: Path, out: Path, *more: str) -> list[str]:
     sets = ["model.chars.filters=[[1,4],[2,8]]", "model.chars.char_dim=4", "model.chars.max_chars=10"]
     sets += ["model.chars.num_highways=1", "model.lstm.cell_dim=12", "model.lstm.proj_dim=6"]
     sets += ["objective.num_samples=16", "train.steps=5", "train.checkpoint_every=10", "train.validate_every=20"]
+    sets += ["train.checkpoint_minutes=off", "train.validate_minutes=off"]
     set_options = [part for assignment in sets for part in ("--set", assignment)]
     return [
         *(sys.executable, "-m", "elmo", "pretrain", str(text), "--out", str(out), "--heldout", "0.05", "--rows", "4"),

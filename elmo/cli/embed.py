@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from elmo.cli.options import Tokenizer, print_status
+from elmo.cli.options import Encoding, Tokenizer, print_status
 from elmo.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -56,8 +56,9 @@ def run(
         ),
     ] = "reset",
     device: Annotated[str | None, typer.Option(help="Device: auto, cpu, cuda, cuda:1, mps. Default: auto.")] = None,
+    encoding: Encoding = "utf-8",
     errors: Annotated[
-        str, typer.Option(help="Handling of bytes that are not UTF-8: strict (stop) or replace.")
+        str, typer.Option(help="Handling of bytes that are invalid in the encoding: strict (stop) or replace.")
     ] = "strict",
     resume: Annotated[
         bool, typer.Option("--resume", help="Continue an interrupted run from the blocks in OUT.parts.")
@@ -110,6 +111,7 @@ def run(
         dtype=dtype,
         pool=pool,
         format=format_name,
+        encoding=encoding,
         errors="replace" if errors == "replace" else "strict",
         use_sentence_keys=use_sentence_keys,
         forget_sentences=forget_sentences,

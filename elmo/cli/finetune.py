@@ -8,31 +8,35 @@ from typing import Annotated, Any
 import typer
 
 from elmo.cli.options import (
+    TEXT_FILES,
     Assignments,
     Device,
+    OptionalEncoding,
     ReadingTokenizer,
     Rows,
+    RunFolder,
     Seed,
     StopAfter,
     Workers,
     drop_unset,
     heldout_settings,
-    parse_duration,
     print_status,
     reading_tokenizer_of,
+    run_length,
 )
 from elmo.cli.pretrain import report_stop
 from elmo.errors import ConfigError
-from elmo.settings import parse_assignment
+from elmo.settings import OFF, parse_assignment
 
 EXAMPLE = "elmo finetune my-model/ medical/*.txt --out medical-run/ --heldout medical-test.txt --also news-test.txt"
 
 
 def run(
-    model: Annotated[str, typer.Argument(help="Name, folder or file of the model to start from.")],
-    files: Annotated[list[str], typer.Argument(help="Text of the new domain: files or globs (.gz .bz2 .xz .zst too).")],
-    out: Annotated[Path, typer.Option(help="Folder of the run; the same command resumes it.")] = Path("finetuned"),
+    model: Annotated[str | None, typer.Argument(help="Name, folder or file of the model to start from.")] = None,
+    files: Annotated[list[str] | None, typer.Argument(help=f"Text of the new domain: {TEXT_FILES}.")] = None,
+    out: RunFolder = Path("finetuned"),
     tokenizer: ReadingTokenizer = None,
+    encoding: OptionalEncoding = None,
     heldout: Annotated[
         str | None,
         typer.Option(help="Held-out text of the new domain: files separated by commas, or a share of the sentences."),
@@ -41,14 +45,17 @@ def run(
         list[str] | None, typer.Option(help="Held-out text of the old domain, measured before and after as well.")
     ] = None,
     new_words: Annotated[
-        int, typer.Option(min=0, help="Maximum number of new words that get a row in the softmax.")
-    ] = 50_000,
-    min_count: Annotated[int, typer.Option(min=1, help="Minimum count of a new word in the text.")] = 5,
-    epochs: Annotated[float, typer.Option(help="Number of passes over the text.")] = 1.0,
+        int | None,
+        typer.Option(min=0, help="Maximum number of new words that get a row in the softmax. Default: 50,000."),
+    ] = None,
+    min_count: Annotated[
+        int | None, typer.Option(min=1, help="Minimum count of a new word in the text. Default: 5.")
+    ] = None,
+    epochs: Annotated[float | None, typer.Option(help="Number of passes over the text. Default: 1.")] = None,
     max_steps: Annotated[int | None, typer.Option(help="Number of updates; replaces --epochs.")] = None,
     stop_after: StopAfter = None,
     rows: Rows = None,
-    lr: Annotated[float, typer.Option(help="Maximum learning rate.")] = 5e-4,
+    lr: Annotated[float | None, typer.Option(help="Maximum learning rate. Default: 0.0005.")] = None,
     seed: Seed = None,
     device: Device = None,
     workers: Workers = None,
@@ -57,37 +64,60 @@ def run(
 ) -> None:
     """Continue the training of a model on text of another domain and report perplexity before and after.
 
-    Frequent words that the softmax does not contain get new rows in it.
+    Frequent words that the softmax does not contain get new rows in it. Without model and files, the run in --out
+    continues with its recorded settings and text.
     """
     from elmo.pretrain.config import make_config
+    from elmo.pretrain.continued import continued_config, read_initial
     from elmo.pretrain.finetune import finetune
     from elmo.records import format_record
     from elmo.weights.lookup import find_model
 
-    if not files:
+    flags: dict[str, Any] = {"data": heldout_settings(heldout), "optim": {"lr": lr}}
+    flags["train"] = {"rows": rows, "seed": seed, "device": device, **run_length(epochs, max_steps, stop_after)}
+    options: dict[str, Any] = {"max_new_words": new_words, "min_count": min_count, "also": also}
+    continued = model is None
+    if model is None:
+        flags["data"]["reading"] = {"tokenize": OFF if tokenizer == "none" else tokenizer, "encoding": encoding}
+        config = continued_config(out, drop_unset(**flags), *map(parse_assignment, set_ or ()), finetuning=True)
+        options = _recorded_options(read_initial(out), options, out)
+        parts = find_model(options.pop("model"))
+    elif not files:
         raise ConfigError("No text files were given.", f"Example: {EXAMPLE}")
-    parts = find_model(model)
-    reading = {"tokenize": reading_tokenizer_of(parts.tokenizer, tokenizer)}
-    flags: dict[str, Any] = {"data": {"files": files, "reading": reading, **heldout_settings(heldout)}}
-    flags["train"] = {"epochs": epochs, "max_steps": max_steps, "rows": rows, "seed": seed, "device": device}
-    flags["train"]["stop_after"] = None if stop_after is None else parse_duration(stop_after)
-    flags["optim"] = {"lr": lr}
-    config = make_config(drop_unset(**flags), *map(parse_assignment, set_ or ()))
+    else:
+        parts = find_model(model)
+        reading = {"tokenize": reading_tokenizer_of(parts.tokenizer, tokenizer), "encoding": encoding}
+        flags["data"] |= {"files": files, "reading": reading}
+        defaults = {"train": {"epochs": 1.0}, "optim": {"lr": 5e-4}}
+        config = make_config(defaults, drop_unset(**flags), *map(parse_assignment, set_ or ()))
+        options = {"max_new_words": 50_000, "min_count": 5, **drop_unset(**options)}
+    options["also"] = tuple(options.get("also", ()))
     result, report = finetune(
         parts,
         config,
         out,
-        max_new_words=new_words,
-        min_count=min_count,
-        also=tuple(also or ()),
+        **options,
+        continued=continued,
         num_workers=workers,
         say=print_status,
+        show_progress=True,
     )
     if as_json:
         print(format_record({**report, "step": result.train.step, "stopped": result.train.reason}))
     else:
         _print_change(report)
-    report_stop(result.train.reason, result.train.signal, out)
+    report_stop("finetune", result.train.reason, result.train.signal, out)
+
+
+def _recorded_options(recorded: dict[str, Any], given: dict[str, Any], out: Path) -> dict[str, Any]:
+    """The model and the options of a run that is continued; an option that was given must be the recorded one."""
+    flags = {"max_new_words": "--new-words", "min_count": "--min-count", "also": "--also"}
+    for name, flag in flags.items():
+        if given[name] is not None and given[name] != recorded[name]:
+            raise ConfigError(
+                f"{flag} is {given[name]}; the run in {out} was started with {recorded[name]}.", f"Leave out {flag}."
+            )
+    return {name: recorded[name] for name in ("model", *flags)}
 
 
 def _print_change(report: dict[str, Any]) -> None:

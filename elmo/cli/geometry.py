@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from elmo.cli.command_line import command_line
-from elmo.cli.options import Tokenizer
+from elmo.cli.options import Encoding, Tokenizer, stated_encoding
 
 EXAMPLE = "elmo geometry text.txt --model my-model/ --out geometry.json"
 
@@ -17,6 +17,7 @@ def run(
     text: Annotated[Path, typer.Argument(help="Text with one sentence per line; compressed by suffix, - for stdin.")],
     model: Annotated[str, typer.Option(help="Name, folder or file of the model.")] = "default",
     tokenizer: Tokenizer = None,
+    encoding: Encoding = "utf-8",
     limit: Annotated[
         int | None, typer.Option(min=1, help="Number of sentences to read from the start; all by default.")
     ] = None,
@@ -42,7 +43,8 @@ def run(
     if out is not None:
         check_place(out)  # before the text is embedded, which takes minutes
     embedder = elmo.load(model, tokenizer=tokenizer, device=device)
-    sentences = [[token.text for token in embedder.tokenize(line)] for line in islice(read_lines(text), limit)]
+    lines = read_lines(text, encoding=encoding)
+    sentences = [[token.text for token in embedder.tokenize(line)] for line in islice(lines, limit)]
     layers = layer_geometry(embedder, sentences, min_count=min_count, show=True)
     values = {
         "vectors": {
@@ -55,7 +57,10 @@ def run(
         "counts": {"sentences": len(sentences), "words": sum(map(len, sentences))},
         "geometry": [asdict(layer) for layer in layers],
     }
-    command = command_line("geometry", text.name, model=model, tokenizer=tokenizer, min_count=min_count, limit=limit)
+    command = command_line(
+        "geometry", text.name, model=model, tokenizer=tokenizer, encoding=stated_encoding(encoding),
+        min_count=min_count, limit=limit,
+    )  # fmt: skip
     record = make_record("geometry", values, command=command)
     if out is not None:
         write_record(out, record)

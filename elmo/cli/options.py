@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -40,6 +41,14 @@ ReadingTokenizer = Annotated[
         "the text has one tokenised sentence per line. Default: that of the model, or else none.",
     ),
 ]
+Encoding = Annotated[str, typer.Option(help="Encoding of the text, for example latin-1, cp1252 or utf-16.")]
+OptionalEncoding = Annotated[
+    str | None, typer.Option("--encoding", help="Encoding of the text, for example latin-1 or utf-16. Default: utf-8.")
+]
+RunFolder = Annotated[
+    Path, typer.Option(help="Folder of the run. The same command, or --out alone, continues an interrupted run.")
+]
+TEXT_FILES = "files, globs or folders (.txt files; .gz .bz2 .xz .zst too)"
 StopAfter = Annotated[str | None, typer.Option(help="Stop after this time and save a checkpoint: 90s, 30m, 2h.")]
 Rows = Annotated[int | None, typer.Option(help="Number of rows of continuous text per update.")]
 Seed = Annotated[int | None, typer.Option(help="Seed of all random numbers.")]
@@ -57,6 +66,14 @@ def parse_duration(text: str) -> float:
     if not value > 0:
         raise ConfigError(f"{text!r} is not a duration.", "Write for example 90s, 30m or 2h.")
     return value
+
+
+def run_length(epochs: float | None, max_steps: int | None, stop_after: str | None) -> dict[str, Any]:
+    """Train settings of --epochs, --max-steps and --stop-after; None where a flag is not given."""
+    if epochs is not None and max_steps is None:
+        max_steps = 0  # as many as the epochs take, also where a file of settings has another number
+    seconds = None if stop_after is None else parse_duration(stop_after)
+    return {"epochs": epochs, "max_steps": max_steps, "stop_after": seconds}
 
 
 def heldout_settings(heldout: str | None) -> dict[str, Any]:
@@ -86,6 +103,19 @@ def reading_tokenizer_of(own: str | None, given: str | None) -> str | None:
     if given is None and own is not None:
         print_status(f"tokenizer {own}, as in the training of the model; for tokenised text pass --tokenizer none")
     return reading_tokenizer(own, given)
+
+
+def report_folders(files: Iterable[str]) -> None:
+    """Prints what is read of each folder among the text files."""
+    from elmo.pretrain.data.sources import describe_folders
+
+    for line in describe_folders(files):
+        print_status(line)
+
+
+def stated_encoding(encoding: str) -> str | None:
+    """The encoding for the command line of a record; None if it is the default."""
+    return None if encoding == "utf-8" else encoding
 
 
 def print_status(line: str) -> None:

@@ -10,7 +10,15 @@ from typing import Annotated, Any
 import typer
 
 from elmo.cli.command_line import command_line
-from elmo.cli.options import ReadingTokenizer, Workers, reading_tokenizer_of
+from elmo.cli.options import (
+    TEXT_FILES,
+    Encoding,
+    ReadingTokenizer,
+    Workers,
+    reading_tokenizer_of,
+    report_folders,
+    stated_encoding,
+)
 from elmo.records import format_record, make_record
 
 EXAMPLE = "elmo perplexity my-model/ news.txt novels.txt --tokenizer default"
@@ -18,7 +26,7 @@ EXAMPLE = "elmo perplexity my-model/ news.txt novels.txt --tokenizer default"
 
 def run(
     model: Annotated[str, typer.Argument(help="Name, folder or file of a model that has a softmax.")],
-    files: Annotated[list[str], typer.Argument(help="Text files or globs (.gz .bz2 .xz .zst too); - is stdin.")],
+    files: Annotated[list[str], typer.Argument(help=f"Text: {TEXT_FILES}; - is stdin.")],
     tokenizer: ReadingTokenizer = None,
     carried: Annotated[
         bool,
@@ -29,8 +37,9 @@ def run(
     scores: Annotated[
         Path | None, typer.Option(help="Write the log-probabilities of every word to this file (JSON lines).")
     ] = None,
+    encoding: Encoding = "utf-8",
     errors: Annotated[
-        str, typer.Option(help="Handling of bytes that are not UTF-8: strict (stop) or replace.")
+        str, typer.Option(help="Handling of bytes that are invalid in the encoding: strict (stop) or replace.")
     ] = "strict",
     device: Annotated[str, typer.Option(help="Device: auto, cpu, cuda, mps.")] = "auto",
     workers: Workers = None,
@@ -43,13 +52,20 @@ def run(
     from elmo.pretrain.file_perplexity import file_perplexity
 
     parts = model_parts(model, lazy_head=True)
-    reading = Reading(tokenize=reading_tokenizer_of(parts.tokenizer, tokenizer), errors=errors)
+    tokenizer_name = reading_tokenizer_of(parts.tokenizer, tokenizer)
+    reading = Reading(tokenize=tokenizer_name, errors=errors, encoding=encoding)
+    report_folders(files)
     lm = LanguageModel(make_embedder(parts, name=model, device=device))
-    report = file_perplexity(lm.embedder.model, lm.vocab.words, files, reading, carried=carried, num_workers=workers)
+    report = file_perplexity(
+        lm.embedder.model, lm.vocab.words, files, reading, carried=carried, num_workers=workers, show_progress=True
+    )
     if scores is not None:
         _write_scores(lm, read_sentences(files, reading), scores)
     if as_json:
-        command = command_line("perplexity", model, *files, tokenizer=tokenizer, no_carried=not carried, json=True)
+        command = command_line(
+            "perplexity", model, *files, tokenizer=tokenizer, encoding=stated_encoding(encoding),
+            no_carried=not carried, json=True,
+        )  # fmt: skip
         print(format_record(make_record("perplexity", {"files": files, **report}, command=command)))
         return
     rows = {**report.get("by_source", {}), "all" if "by_source" in report else "text": report}

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from elmo.cli.options import TEXT_FILES, Encoding, report_folders
 from elmo.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ EXAMPLE = "elmo prepare 'corpus/*.txt.gz' --tokenizer default --out prepared/"
 
 
 def run(
-    files: Annotated[list[str], typer.Argument(help="Text files or globs (.gz .bz2 .xz .zst too); - is stdin.")],
+    files: Annotated[list[str], typer.Argument(help=f"Text: {TEXT_FILES}; - is stdin.")],
     out: Annotated[Path | None, typer.Option(help="Output folder.")] = None,
     vocab: Annotated[
         Path | None,
@@ -43,9 +44,13 @@ def run(
     specials: Annotated[
         str, typer.Option(help="Handling of <S>, </S> and <UNK> in the text: refuse, escape, or keep (only <UNK>).")
     ] = "refuse",
+    encoding: Encoding = "utf-8",
     errors: Annotated[
         str,
-        typer.Option(help="Handling of files that are not UTF-8, damaged or empty: strict (stop), replace, or skip."),
+        typer.Option(
+            help="Handling of invalid bytes, and of damaged or empty files: strict (stop), replace (the bytes), or "
+            "skip (the files)."
+        ),
     ] = "strict",
     workers: Annotated[int | None, typer.Option(help="Number of processes. Default: one per core.")] = None,
     check: Annotated[bool, typer.Option("--check", help="Only read the text and report problems.")] = False,
@@ -63,8 +68,10 @@ def run(
     from elmo.pretrain.data.prepare_config import PrepareConfig
     from elmo.pretrain.data.vocabulary import read_vocabulary
 
-    reading = Reading(tokenize=None if tokenizer == "none" else tokenizer, specials=specials, errors=errors)
+    tokenize = None if tokenizer == "none" else tokenizer
+    reading = Reading(tokenize=tokenize, specials=specials, errors=errors, encoding=encoding)
     shared: dict[str, Any] = {"max_vocab": max_vocab, "min_count": min_count, "max_chars": max_chars}
+    report_folders(files)
     if check:
         vocabulary = read_vocabulary(vocab) if vocab else None
         report = preflight(files, reading, vocab=vocabulary, num_workers=workers, **shared)

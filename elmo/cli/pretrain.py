@@ -1,4 +1,4 @@
-"""`elmo pretrain`: trains a biLM on text files; the same command resumes an interrupted run."""
+"""`elmo pretrain`: trains a biLM on text files; the same command, or --out alone, continues an interrupted run."""
 
 from __future__ import annotations
 
@@ -9,18 +9,22 @@ from typing import Annotated, Any
 import typer
 
 from elmo.cli.options import (
+    TEXT_FILES,
     Assignments,
     ConfigFile,
     Device,
+    OptionalEncoding,
     ReadingTokenizer,
     Rows,
+    RunFolder,
     Seed,
     StopAfter,
     Workers,
     drop_unset,
     heldout_settings,
-    parse_duration,
     print_status,
+    report_folders,
+    run_length,
 )
 from elmo.errors import ConfigError
 from elmo.settings import OFF, parse_assignment, read_toml
@@ -29,16 +33,15 @@ EXAMPLE = "elmo pretrain 'corpus/*.txt' --out run/ --preset small --tokenizer de
 
 
 def run(
-    files: Annotated[
-        list[str] | None, typer.Argument(help="Text files or globs (.gz .bz2 .xz .zst too); - is stdin.")
-    ] = None,
-    out: Annotated[Path, typer.Option(help="Folder of the run; the same command resumes it.")] = Path("run"),
+    files: Annotated[list[str] | None, typer.Argument(help=f"Text: {TEXT_FILES}; - is stdin.")] = None,
+    out: RunFolder = Path("run"),
     config: ConfigFile = None,
     preset: Annotated[str | None, typer.Option(help="Model size: tiny, small, medium or original.")] = None,
     recipe: Annotated[
         str | None, typer.Option(help="Training settings: modern, or paper (those of the reference code).")
     ] = None,
     tokenizer: ReadingTokenizer = None,
+    encoding: OptionalEncoding = None,
     heldout: Annotated[
         str | None,
         typer.Option(help="Validation text: a share of the sentences between 0 and 1, or files separated by commas."),
@@ -47,7 +50,8 @@ def run(
         str | None, typer.Option(help="Vocabulary file. Default: the most frequent words of the text.")
     ] = None,
     words: Annotated[bool, typer.Option("--words", help="Use word embeddings as input instead of characters.")] = False,
-    max_steps: Annotated[int | None, typer.Option(help="Number of updates. Default: ten epochs.")] = None,
+    epochs: Annotated[float | None, typer.Option(help="Number of passes over the text. Default: 10.")] = None,
+    max_steps: Annotated[int | None, typer.Option(help="Number of updates; replaces --epochs.")] = None,
     max_tokens: Annotated[int | None, typer.Option(help="Stop after this number of training tokens.")] = None,
     stop_after: StopAfter = None,
     rows: Rows = None,
@@ -65,8 +69,12 @@ def run(
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout.")] = False,
 ) -> None:
-    """Train a bidirectional language model on your text."""
+    """Train a bidirectional language model on your text.
+
+    Without files and without --config, the run in --out continues with its recorded settings and text.
+    """
     from elmo.pretrain.config import make_config
+    from elmo.pretrain.continued import continued_config
     from elmo.pretrain.estimate import estimate
     from elmo.pretrain.job import pretrain
     from elmo.records import format_record
@@ -75,28 +83,46 @@ def run(
     flags["data"] = {
         "files": files or None,
         "vocab_path": vocab,
-        "reading": {"tokenize": OFF if tokenizer == "none" else tokenizer},
+        "reading": {"tokenize": OFF if tokenizer == "none" else tokenizer, "encoding": encoding},
         **heldout_settings(heldout),
     }
-    flags["train"] = {"max_steps": max_steps, "max_tokens": max_tokens, "seed": seed, "rows": rows, "device": device}
-    flags["train"]["stop_after"] = None if stop_after is None else parse_duration(stop_after)
+    flags["train"] = {"max_tokens": max_tokens, "seed": seed, "rows": rows, "device": device}
+    flags["train"] |= run_length(epochs, max_steps, stop_after)
     flags["optim"] = {"lr": lr}
-    sources = [read_toml(config) if config else {}, drop_unset(**flags), *map(parse_assignment, set_ or ())]
-    settings = make_config(*sources, words=words)
+    changes = [drop_unset(**flags), *map(parse_assignment, set_ or ())]
+    continued = not files and config is None and not any(layer.get("data", {}).get("files") for layer in changes)
+    if continued:
+        if words:
+            raise ConfigError("--words cannot be given for a run that is continued.", "Leave it out.")
+        settings = continued_config(out, *changes)
+    else:
+        settings = make_config(read_toml(config) if config else {}, *changes, words=words)
     if not settings.data.files:
         raise ConfigError("No text files were given.", f"Example: {EXAMPLE}")
     if dry_run:
-        print(estimate(settings, out))
+        if not continued:
+            report_folders((*settings.data.files, *settings.data.heldout_files))
+        print(estimate(settings, out, continued=continued))
         return
-    result = pretrain(settings, out, num_workers=workers, strict_resume=strict_resume, say=print_status)
+    result = pretrain(
+        settings,
+        out,
+        continued=continued,
+        num_workers=workers,
+        strict_resume=strict_resume,
+        say=print_status,
+        show_progress=True,
+    )
     if as_json and os.environ.get("RANK", "0") == "0":  # under torchrun only one process prints
         print(format_record({"step": result.train.step, "stopped": result.train.reason, "report": result.report}))
-    report_stop(result.train.reason, result.train.signal, out)
+    report_stop("pretrain", result.train.reason, result.train.signal, out)
 
 
-def report_stop(reason: str, signal: int | None, out: Path) -> None:
-    """Prints how to resume a run that was stopped early; after a signal, exits with the exit code of that signal."""
+def report_stop(verb: str, reason: str, signal: int | None, out: Path) -> None:
+    """Prints how to continue a run that was stopped early; after a signal, exits with the exit code of that signal."""
     if reason in ("signal", "time is up"):
-        print_status(f"stopped ({reason}); the state of the run is saved in {out}. The same command resumes it.")
+        print_status(
+            f"stopped ({reason}); the state of the run is saved in {out}. `elmo {verb} --out {out}` continues it."
+        )
     if signal is not None:
         raise typer.Exit(128 + signal)

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from elmo.cli.options import Tokenizer
+from elmo.cli.options import Encoding, Tokenizer
 from elmo.errors import ConfigError
 
 EXAMPLE = 'elmo score "The cat sat on the mat ." --model my-model/ --substitutes 5'
@@ -21,6 +21,7 @@ def run(
     ] = None,
     model: Annotated[str, typer.Option(help="Name, folder or file of a model that has a softmax.")] = "default",
     tokenizer: Tokenizer = None,
+    encoding: Encoding = "utf-8",
     tokens: Annotated[bool, typer.Option("--tokens", help="Print the log-probabilities of every word.")] = False,
     substitutes: Annotated[
         int, typer.Option(min=0, help="Number of words to print that fit best at each position, best first.")
@@ -40,7 +41,7 @@ def run(
             "Use --state reset.",
         )
     lm = LanguageModel(elmo.load(model, tokenizer=tokenizer, state=state, device=device))
-    lines = read_lines(file or "-") if file or text == "-" else iter([text])
+    lines = read_lines(file or "-", encoding=encoding) if file or text == "-" else iter([text])
     sentences = ([token.text for token in lm.embedder.tokenize(line)] for line in lines)
     for scores in lm.stream(sentences):
         candidates = lm.substitutes(scores.tokens, k=substitutes) if substitutes else []  # one list per token

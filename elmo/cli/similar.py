@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from elmo.cli.command_line import command_line
-from elmo.cli.options import Tokenizer
+from elmo.cli.options import Encoding, Tokenizer, stated_encoding
 from elmo.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -35,6 +35,7 @@ def run(
     ] = None,
     model: Annotated[str, typer.Option(help="Name, folder or file of the model.")] = "default",
     tokenizer: Tokenizer = None,
+    encoding: Encoding = "utf-8",
     layers: Annotated[str, typer.Option(help="top, average, a number, or weights.")] = "top",
     k: Annotated[int, typer.Option("-k", min=1, help="Number of neighbours to show.")] = 10,
     same_word: Annotated[bool, typer.Option("--same-word", help="Only other occurrences of the same word.")] = False,
@@ -62,7 +63,7 @@ def run(
         nearest_words = static_neighbors(query_word, static.words, static.matrix, static.matrix[row], k=k)
         without_context.append({"vectors": static.identity(), "words": [vars(n) for n in nearest_words]})
     result = find_neighbors(
-        embedder, queries, _sentences(embedder, corpus, paragraphs), layers=layers, k=k,
+        embedder, queries, _sentences(embedder, corpus, paragraphs, encoding), layers=layers, k=k,
         word=query_word if same_word else None, index=index, show=True,
     )  # fmt: skip
     token_layer = {"vectors": {"name": "the model's token layer"}, "words": [vars(n) for n in result.without_context]}
@@ -71,7 +72,8 @@ def run(
         command = command_line(
             "similar", sentence, word, corpus.name,  # file names without folders, because the record is read elsewhere
             beside=beside, paragraphs=paragraphs, vectors=Path(vectors).name if vectors else None, model=model,
-            tokenizer=tokenizer, layers=layers, k=k, state=state, same_word=same_word, json=True,
+            tokenizer=tokenizer, encoding=stated_encoding(encoding), layers=layers, k=k, state=state,
+            same_word=same_word, json=True,
         )  # fmt: skip
         settings = {
             "layers": layers,
@@ -123,11 +125,11 @@ def _queries(embedder: Embedder, sentences: list[str], word: str) -> list[Query]
     return queries
 
 
-def _sentences(embedder: Embedder, corpus: Path, paragraphs: bool) -> Iterator[tuple[str, ...]]:
+def _sentences(embedder: Embedder, corpus: Path, paragraphs: bool, encoding: str) -> Iterator[tuple[str, ...]]:
     from elmo.text.lines import read_lines
     from elmo.text.sentences import split_sentences
 
-    for line in read_lines(corpus):
+    for line in read_lines(corpus, encoding=encoding):
         for start, end in split_sentences(line) if paragraphs else [(0, len(line))]:
             yield tuple(token.text for token in embedder.tokenize(line[start:end]))
 

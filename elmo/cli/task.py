@@ -16,6 +16,7 @@ from elmo.cli.options import (
     ConfigFile,
     DevFile,
     Device,
+    Encoding,
     Seed,
     TaskName,
     Tokenizer,
@@ -130,6 +131,7 @@ def predict(
         Path | None, typer.Option(help="Tokenised examples in the format of the task; their labels are not used.")
     ] = None,
     tokenizer: Tokenizer = None,
+    encoding: Encoding = "utf-8",
     elmo: MovedModel = None,
     device: Device = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per example, one per line.")] = False,
@@ -148,7 +150,8 @@ def predict(
     if examples is not None:
         inputs = task.read(examples)
     else:
-        lines = [texts or []] if file is None else [line.split("\t") for line in read_lines(file) if line.strip()]
+        file_lines = () if file is None else read_lines(file, encoding=encoding)
+        lines = [texts or []] if file is None else [line.split("\t") for line in file_lines if line.strip()]
         own = trained_run.embedder.tokenizer_name if trained_run.embedder else "default"
         chosen = choose_tokenizer(None if own == "default" else own, tokenizer)
         inputs = read_raw(task, lines, str(chosen or "default"))

@@ -21,6 +21,7 @@ from elmo.files import atomic_file, explain_write
 from elmo.pretrain.config import RunConfig, make_config
 from elmo.pretrain.finetune import finetune
 from elmo.pretrain.job import JobResult, pretrain
+from elmo.text.encodings import UTF8
 from elmo.text.tokenizer_function import reading_tokenizer
 from elmo.weights.lookup import find_model
 
@@ -120,6 +121,8 @@ def _config(
     text: dict[str, Any] = {"files": [str(name) for name in names] or [str(out / "lines.txt")]}
     if tokenizer is not None:
         text["reading"] = {"tokenize": tokenizer}
+    if lines is not None:
+        text["reading"] = {**text.get("reading", {}), "encoding": UTF8}  # as `_write_lines` writes them
     config = make_config(defaults, given, {"data": text}, words=words)  # wrong settings are reported before any work
     if lines is not None:
         _write_lines(out / "lines.txt", lines)

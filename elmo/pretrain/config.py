@@ -8,13 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Annotated, Any
 
 from elmo.errors import ConfigError
+from elmo.files import atomic_file
 from elmo.model.config import PRESETS, BiLMConfig
 from elmo.pretrain.data.prepare_config import PrepareConfig
 from elmo.pretrain.data.sentence_order import SHUFFLE_WINDOW
 from elmo.settings import above, at_least, check_fields, format_toml, merge, one_of, parse_settings
+
+CONFIG_FILE = "config.toml"  # in the folder of a run
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,8 +72,11 @@ class TrainConfig:
     max_tokens: Annotated[int, at_least(1)] | None = None  # per direction
     stop_after: Annotated[float, above(0)] | None = None  # seconds of this call
     validate_every: Annotated[int, at_least(0)] = 500  # steps; 0: only at the end
+    validate_minutes: Annotated[float, above(0)] | None = 5.0  # longest time between validations; None: no limit
     validate_words: Annotated[int, at_least(1)] = 50_000  # maximum size of the validated part of the held-out text
     checkpoint_every: Annotated[int, at_least(0)] = 500  # steps; 0: only at the end
+    checkpoint_minutes: Annotated[float, above(0)] | None = 5.0  # longest time between checkpoints; None: no limit
+    report_words: Annotated[int, at_least(1)] | None = 100_000  # held-out words measured at the end; None: all of them
     keep: Annotated[int, at_least(2)] = 2  # newest checkpoints to keep (two, because the newest may be damaged)
     patience: Annotated[int, at_least(1)] | None = None  # validations without improvement before the run stops
     precision: Annotated[str, one_of("auto", "float32", "bfloat16")] = "auto"  # of products; auto: bfloat16 on CUDA
@@ -151,3 +158,9 @@ def make_config(*layers: Mapping[str, Any], words: bool = False) -> RunConfig:
 def to_toml(config: RunConfig) -> str:
     """The effective settings, one table per section."""
     return format_toml(asdict(config))
+
+
+def write_config(config: RunConfig, folder: Path) -> None:
+    """Records the effective settings in the folder of a run."""
+    with atomic_file(folder / CONFIG_FILE) as partial:
+        partial.write_text(to_toml(config), encoding="utf-8")

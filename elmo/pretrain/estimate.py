@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import time
 from collections import Counter
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
@@ -14,11 +15,14 @@ from elmo.devices import choose_device
 from elmo.files import COMPRESSED
 from elmo.model.config import num_parameters
 from elmo.pretrain.config import RunConfig
-from elmo.pretrain.data.corpus import find_sources, read_sentences
+from elmo.pretrain.data.corpus import read_sentences
 from elmo.pretrain.data.prepare_config import PrepareConfig
+from elmo.pretrain.data.prepared import open_prepared
+from elmo.pretrain.data.sources import find_sources
 from elmo.pretrain.data.vocabulary import read_vocabulary
 from elmo.pretrain.job import model_config_for_vocab
-from elmo.pretrain.train.throughput import clock, flops_per_token
+from elmo.pretrain.train.throughput import flops_per_token
+from elmo.progress import format_duration
 
 SAMPLE_SENTENCES = 20_000
 COMPRESSION_RATIO = 3.5  # bytes of text per byte of a compressed file
@@ -27,22 +31,24 @@ MATMUL_UTILIZATION = 0.35  # assumed share of the speed of a large matrix produc
 CPU_STEP_OVERHEAD, CUDA_STEP_OVERHEAD = 5e-4, 5e-5
 
 
-def estimate(config: RunConfig, out: Path) -> str:
+@dataclass(frozen=True)
+class _Text:
+    """The size of the training text: exact for prepared text, otherwise estimated."""
+
+    num_files: int
+    num_bytes: float
+    epoch_tokens: int
+    vocab_size: int
+
+
+def estimate(config: RunConfig, out: Path, *, continued: bool = False) -> str:
     """The plan of a run as text.
 
-    Token counts are extrapolated by bytes from the first sentences; times from the measured speed of a matrix product.
+    Token counts are extrapolated by bytes from the first sentences, or those of the prepared text of a run that is
+    `continued`; times from the measured speed of a matrix product.
     """
-    sources = find_sources(config.data.files)
-    sentences = list(islice(read_sentences(config.data.files, config.data.reading), SAMPLE_SENTENCES))
-    sample_bytes = sum(len(token.encode()) + 1 for sentence in sentences for token in sentence)
-    total_bytes = sum(
-        source.size * (COMPRESSION_RATIO if source.path.endswith(COMPRESSED) else 1) for source in sources
-    )
-    sample_tokens = sum(map(len, sentences))
-    is_sample = len(sentences) == SAMPLE_SENTENCES
-    scale = max(1.0, total_bytes / max(sample_bytes, 1)) if is_sample else 1.0
-    epoch_tokens = int((sample_tokens + len(sentences)) * scale)
-    vocab_size = _estimate_vocab_size(config.data, sentences, scale)
+    text = _prepared_text(out / "data") if continued and (out / "data").exists() else _sampled_text(config.data)
+    epoch_tokens, vocab_size = text.epoch_tokens, text.vocab_size
     model = model_config_for_vocab(config, vocab_size)
     train, device = config.train, choose_device(config.train.device)
     steps = train.max_steps or max(1, round(train.epochs * epoch_tokens / (train.rows * train.steps)))
@@ -57,22 +63,43 @@ def estimate(config: RunConfig, out: Path) -> str:
     activations = model.lstm.num_layers * (14 * model.lstm.cell_dim + 6 * model.lstm.proj_dim) + 3 * samples
     activations *= model.num_directions * positions // train.accumulate
     memory = 4 * (copies * (parameters + softmax) + activations)
-    run_tokens = steps * positions
+    run_tokens, duration = steps * positions, format_duration(steps * step_seconds)
     free = shutil.disk_usage(out.parent if out.parent.exists() else Path(".")).free
     disk = (train.keep + 1) * copies * 4 * (parameters + softmax)
     return "\n".join(
         [
-            f"text        {len(sources)} files, {total_bytes / 1e6:,.1f} MB, about {epoch_tokens:,} tokens per epoch",
+            f"text        {text.num_files} files, {text.num_bytes / 1e6:,.1f} MB, about {epoch_tokens:,} tokens per "
+            "epoch",
             f"vocabulary  about {vocab_size:,} words (at most {config.data.max_vocab or 'all'})",
             f"model       {parameters:,} parameters + {softmax:,} softmax; vectors of {model.dim}",
             f"run         {steps:,} steps of {train.rows} x {train.steps} tokens = "
             f"{run_tokens / max(epoch_tokens, 1):.1f} epochs; recipe {config.recipe}, seed {train.seed}",
-            f"device      {device}, about {tokens_per_second:,.0f} tokens/s, {clock(steps * step_seconds)} for the run",
+            f"device      {device}, about {tokens_per_second:,.0f} tokens/s, {duration} for the run",
             f"memory      about {_format_bytes(memory)} (--set train.accumulate=2 reduces the memory of activations)",
             f"disk        about {_format_bytes(disk)} of checkpoints in {out}, {_format_bytes(free)} free",
             "Nothing was written. The same command without --dry-run starts or continues the run.",
         ]
     )
+
+
+def _prepared_text(folder: Path) -> _Text:
+    data = open_prepared(folder)
+    sources = [source for source in data.manifest["sources"] if source["split"] == "train"]
+    num_bytes = sum(source["size"] for source in sources)
+    return _Text(len(sources), num_bytes, data.train.num_positions, data.vocab_size)
+
+
+def _sampled_text(data: PrepareConfig) -> _Text:
+    sources = find_sources(data.files)
+    sentences = list(islice(read_sentences(data.files, data.reading), SAMPLE_SENTENCES))
+    sample_bytes = sum(len(token.encode()) + 1 for sentence in sentences for token in sentence)
+    total_bytes = sum(
+        source.size * (COMPRESSION_RATIO if source.path.endswith(COMPRESSED) else 1) for source in sources
+    )
+    is_sample = len(sentences) == SAMPLE_SENTENCES
+    scale = max(1.0, total_bytes / max(sample_bytes, 1)) if is_sample else 1.0
+    epoch_tokens = int((sum(map(len, sentences)) + len(sentences)) * scale)
+    return _Text(len(sources), total_bytes, epoch_tokens, _estimate_vocab_size(data, sentences, scale))
 
 
 def _estimate_vocab_size(data: PrepareConfig, sentences: list[list[str]], scale: float) -> int:

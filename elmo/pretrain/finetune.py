@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -25,11 +26,13 @@ from elmo.kernels.api import find_strongest_windows
 from elmo.model.bilm import BiLM
 from elmo.model.config import HeadConfig
 from elmo.model.head import SoftmaxHead
-from elmo.pretrain.config import RunConfig
-from elmo.pretrain.data.vocabulary import count_words
+from elmo.pretrain.config import CONFIG_FILE, RunConfig, write_config
+from elmo.pretrain.continued import INITIAL_FILE, VOCAB_FILE, read_initial
+from elmo.pretrain.data.sources import find_sources
+from elmo.pretrain.data.vocabulary import count_words, read_vocabulary
 from elmo.pretrain.file_perplexity import file_perplexity
 from elmo.pretrain.job import JobResult, pretrain
-from elmo.records import make_record, write_record
+from elmo.records import make_record, write_json, write_record
 from elmo.schema import NUMBER, check_shape
 from elmo.text.chars import encode_token
 from elmo.text.vocab import BOS, EOS, UNK, Vocabulary
@@ -40,6 +43,7 @@ log = logging.getLogger(__name__)
 
 _MEAN = {"reset": {"mean": NUMBER}}
 _PERPLEXITY = {"by_source?": {"*": _MEAN}, "reset?": {"mean": NUMBER}}
+REPORT_FILE = "finetune.json"
 NEIGHBORS = 10  # old words whose rows are averaged into the row of a new word
 
 
@@ -61,25 +65,38 @@ def finetune(
     max_new_words: int = 50_000,
     min_count: int = 5,
     also: tuple[str, ...] = (),
+    continued: bool = False,
     num_workers: int | None = None,
     strict_resume: bool = False,
     say: Callable[[str], None] = log.info,
+    show_progress: bool | None = None,
 ) -> tuple[JobResult, dict[str, Any]]:
     """Continues the training of a model on `config.data`; returns the result of the run and a report.
 
     The report holds the coverage and, for held-out files of the new domain and for `also`, the perplexity before and
-    after. `also` are held-out files of the old domain. `say` receives status lines.
+    after. `also` are held-out files of the old domain. `continued`: vocabulary and text are those in the folder `out`
+    of an interrupted run. `say` receives status lines. `show_progress`: see `Progress`.
     """
     if parts.lexicon is not None or parts.config.chars is None:
         raise ConfigError("Only a model that reads characters can be fine-tuned; this one reads words or a lexicon.")
-    vocab, coverage = adapt_vocabulary(parts, config, max_new_words, min_count, num_workers)
+    if heldout_files := (*config.data.heldout_files, *also):
+        find_sources(heldout_files)  # a missing file is an error now, and not after the training
+    if continued:
+        vocab = list(read_vocabulary(out / VOCAB_FILE).words)
+        coverage = Coverage(**read_initial(out)["coverage"])
+    else:
+        vocab, coverage = adapt_vocabulary(parts, config, max_new_words, min_count, num_workers)
     say(
         f"vocabulary: {coverage.old_words:,} old words, {coverage.new_words:,} new words; coverage of the text "
         f"{coverage.before:.2%} -> {coverage.after:.2%}"
     )
     out.mkdir(parents=True, exist_ok=True)
-    with atomic_file(out / "vocab.txt") as partial:
-        write_words(partial, vocab)
+    if not continued:
+        with atomic_file(out / VOCAB_FILE) as partial:
+            write_words(partial, vocab)
+        source = os.path.abspath(parts.source) if os.path.exists(parts.source) else parts.source
+        options = {"max_new_words": max_new_words, "min_count": min_count, "also": list(also)}
+        write_json(out / INITIAL_FILE, {"model": source, **options, "coverage": vars(coverage)})
     model = adapt_model(parts, vocab, choose_device(config.train.device))
     new_softmax = parts.config.head is None
     head_only_steps = config.train.head_only_steps
@@ -88,22 +105,27 @@ def finetune(
     config = replace(
         config,
         model=replace(parts.config, head=None),
-        data=replace(config.data, vocab_path=str(out / "vocab.txt")),
+        data=replace(config.data, vocab_path=str(out / VOCAB_FILE)),
         train=replace(config.train, head_only_steps=head_only_steps),
     )
+    if not (out / CONFIG_FILE).exists():
+        write_config(config, out)  # so that a run that is interrupted from here on can be continued
     report: dict[str, Any] = {"coverage": vars(coverage)}
     before_path = out / "before.json"  # measured only once, because a continued run starts from other weights
     before = read_json(before_path) if before_path.exists() else None
     if before is not None:
         check_shape(before, _PERPLEXITY, before_path, hint="Restore it, or start over in another --out.")
     if before is None and not new_softmax:
-        before = _heldout_perplexity(model, vocab, config, also, num_workers)
+        if heldout_files:
+            say(f"measuring the perplexity before the training on {', '.join(heldout_files)}")
+        before = _heldout_perplexity(model, vocab, config, also, num_workers, show_progress)
         with atomic_file(before_path) as partial:
             partial.write_text(json.dumps(before), encoding="utf-8")
     result = pretrain(
         config,
         out,
         initial=model,
+        continued=continued,
         num_workers=num_workers,
         strict_resume=strict_resume,
         about={
@@ -111,13 +133,19 @@ def finetune(
             **({} if parts.tokenizer is None else {"tokenizer": parts.tokenizer}),
         },
         say=say,
+        show_progress=show_progress,
     )
-    report["before"] = before
+    finished = read_json(out / REPORT_FILE) if (out / REPORT_FILE).exists() else {}
+    if result.model is not None and not result.train.num_new_steps and finished.get("step") == result.train.step:
+        return result, finished
+    report |= {"before": before, "step": result.train.step}
     if result.model is not None:
-        report["after"] = _heldout_perplexity(model, vocab, config, also, num_workers)
+        if heldout_files:
+            say(f"the model is in {result.model}; measuring its perplexity on {', '.join(heldout_files)}")
+        report["after"] = _heldout_perplexity(model, vocab, config, also, num_workers, show_progress)
     record = make_record("finetuning", report)
     if result.model is not None:
-        write_record(out / "finetune.json", record)
+        write_record(out / REPORT_FILE, record)
     return result, record
 
 
@@ -192,11 +220,19 @@ def _token_vectors(model: BiLM, words: list[str]) -> Tensor:
 
 
 def _heldout_perplexity(
-    model: BiLM, vocab: list[str], config: RunConfig, also: tuple[str, ...], num_workers: int | None
+    model: BiLM,
+    vocab: list[str],
+    config: RunConfig,
+    also: tuple[str, ...],
+    num_workers: int | None,
+    show_progress: bool | None,
 ) -> dict[str, Any]:
     """Perplexity on the held-out files of the new domain and on the files `also` of the old one; {} without files."""
     files = (*config.data.heldout_files, *also)
-    return file_perplexity(model, vocab, files, config.data.reading, num_workers=num_workers) if files else {}
+    if not files:
+        return {}
+    reading = config.data.reading
+    return file_perplexity(model, vocab, files, reading, num_workers=num_workers, show_progress=show_progress)
 
 
 def _default_head_only_steps(config: RunConfig) -> int:

@@ -24,16 +24,18 @@ import torch
 from elmo import run_folder
 from elmo.devices import choose_device
 from elmo.errors import ConfigError, DataError
+from elmo.files import read_json
 from elmo.model.bilm import BiLM
 from elmo.model.config import BiLMConfig, HeadConfig, WordConfig, num_parameters
-from elmo.pretrain.config import RunConfig
+from elmo.pretrain.config import RunConfig, write_config
 from elmo.pretrain.data.preflight import preflight_warnings
 from elmo.pretrain.data.prepare import prepare
 from elmo.pretrain.data.prepared import PreparedData, open_prepared
+from elmo.pretrain.data.sources import describe_folders
 from elmo.pretrain.data.stream import shuffle_identity
 from elmo.pretrain.data.vocabulary import require_sorted
 from elmo.pretrain.train import distributed
-from elmo.pretrain.train.export import export
+from elmo.pretrain.train.export import export, load_best_weights
 from elmo.pretrain.train.loop import TrainResult, train
 from elmo.pretrain.train.step_inputs import step_seed
 from elmo.pretrain.train.type_inputs import input_rows
@@ -55,21 +57,24 @@ def pretrain(
     out: Path,
     *,
     initial: BiLM | None = None,
+    continued: bool = False,
     num_workers: int | None = None,
     strict_resume: bool = False,
     about: dict[str, Any] | None = None,
     say: Callable[[str], None] = log.info,
+    show_progress: bool | None = None,
 ) -> JobResult:
     """Starts or continues the run in the folder `out`.
 
     `initial`: a model whose weights the run starts from, instead of random weights. `about` is added to the metadata of
-    the exported model. `say` receives status lines.
+    the exported model. `continued`: the run goes on with the text that its folder holds, and the text files are not
+    looked at. `say` receives status lines. `show_progress`: see `Progress`.
     """
     with distributed.join_processes(choose_device(config.train.device)) as device, lock_run_folder(out):
         if distributed.rank() != 0:
-            say = _ignore_line
+            say, show_progress = _ignore_line, False
         _check_rows(config)
-        data = _prepare_or_open(config, out, num_workers, say)
+        data = _prepare_or_open(config, out, continued, num_workers, say, show_progress)
         model_config = model_config_for(config, data)
         config = resolve_settings(replace(config, model=replace(model_config, head=None)), data, device)
         model = _initial_model(model_config, config, initial).to(device)
@@ -87,7 +92,14 @@ def pretrain(
         )
         if result.reason == "signal" or distributed.rank() != 0:
             return JobResult(result, None, None)
-        report = export(model, rows, data, config, out, result, about or {}, say)
+        load_best_weights(model, out, result)
+        if not result.num_new_steps and (report := _finished_report(out, result, config)) is not None:
+            say(
+                f"{out} is finished ({result.reason}, step {result.step:,}) and was not changed. A larger --max-steps "
+                "or --epochs continues it."
+            )
+            return JobResult(result, out / "model", report)
+        report = export(model, rows, data, config, out, result, about or {}, say, show_progress=show_progress)
         return JobResult(result, out / "model", report)
 
 
@@ -168,19 +180,48 @@ def _ignore_line(line: str) -> None:
     """Status output of all processes except the first."""
 
 
-def _prepare_or_open(config: RunConfig, out: Path, num_workers: int | None, say: Callable[[str], None]) -> PreparedData:
+def _finished_report(out: Path, result: TrainResult, config: RunConfig) -> dict[str, Any] | None:
+    """The report of a run that had been finished and measured before at this step; None otherwise."""
+    if result.reason == "time is up" or not (out / "model").is_dir() or not (out / "report.json").is_file():
+        return None
+    report = read_json(out / "report.json")
+    # an earlier version measured all words and did not record this
+    if "perplexity" in report and report.get("report_words") not in (None, config.train.report_words):
+        return None
+    return report if (report.get("step"), report.get("stopped")) == (result.step, result.reason) else None
+
+
+def _prepare_or_open(
+    config: RunConfig,
+    out: Path,
+    continued: bool,
+    num_workers: int | None,
+    say: Callable[[str], None],
+    show_progress: bool | None,
+) -> PreparedData:
     """The prepared text in the run's folder; the first process prepares it, the others open it afterwards."""
     max_chars = config.model.chars.max_chars if config.model.chars else config.data.max_chars
     data_config = replace(config.data, max_chars=max_chars)
+    from_stdin, is_prepared = "-" in data_config.files, (out / "data").exists()
+    if continued and from_stdin and not is_prepared:
+        raise DataError(
+            f"The text of the run in {out} came from standard input and was not prepared completely.",
+            "Start the run again with the text.",
+        )
     # Standard input can be read only once: a continued run uses the text that was prepared from it.
-    stdin_was_read = "-" in data_config.files and (out / "data").exists()
-    if distributed.rank() == 0 and not stdin_was_read:
-        if not (out / "data").exists():
+    uses_prepared = is_prepared and (continued or from_stdin)
+    if continued and is_prepared:
+        say(f"text: {out / 'data'}, as prepared before; the text files are not read again")
+    if distributed.rank() == 0 and not uses_prepared:
+        if not is_prepared:
+            write_config(config, out)  # so that a run that is interrupted here can be continued
+            for line in describe_folders((*data_config.files, *data_config.heldout_files)):
+                say(line)
             for warning in preflight_warnings(data_config, num_workers):
                 say(f"warning: {warning}")
-        prepare(data_config, out / "data", num_workers=num_workers)
+        prepare(data_config, out / "data", num_workers=num_workers, progress=show_progress)
     distributed.barrier()
-    data = open_prepared(out / "data", verify=stdin_was_read and distributed.rank() == 0)
+    data = open_prepared(out / "data", verify=uses_prepared and distributed.rank() == 0)
     if data.train.num_positions < config.train.rows:
         raise DataError(
             f"The text has {data.train.num_positions:,} positions for {config.train.rows} rows.",

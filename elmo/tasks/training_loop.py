@@ -78,11 +78,15 @@ class TrainingLoop:
         train, state = self.run.config.train, self.state
         sizes = [self.run.task.size(example) for example in self.splits.train]
         start, seconds_before = time.monotonic(), state.seconds
-        while state.epoch < train.epochs and not self._is_stopped() and signals.received is None:
-            plan = plan_epoch(sizes, train.batch_size, seed=train.seed, epoch=state.epoch, max_tokens=train.max_tokens)
-            label = f"epoch {state.epoch + 1}"
-            with Progress(label, len(self.splits.train), unit="examples", show=self.show) as progress:
-                progress.done = sum(map(len, plan[: state.position]))
+        num_examples = len(self.splits.train)
+        # of all epochs together, so that the time left is that of the run, with its validations
+        with Progress("", train.epochs * num_examples, unit="examples", show=self.show) as progress:
+            while state.epoch < train.epochs and not self._is_stopped() and signals.received is None:
+                plan = plan_epoch(
+                    sizes, train.batch_size, seed=train.seed, epoch=state.epoch, max_tokens=train.max_tokens
+                )
+                progress.label = f"epoch {state.epoch + 1} of {train.epochs}"
+                progress.done = state.epoch * num_examples + sum(map(len, plan[: state.position]))
                 for indices, batch in self._batches(plan[state.position :]):
                     self._update(batch)
                     state.seconds = seconds_before + time.monotonic() - start
@@ -93,6 +97,7 @@ class TrainingLoop:
                     if (at_end and self._is_validation_due()) or (
                         train.validate_every and not at_end and state.position % train.validate_every == 0
                     ):
+                        progress.hide()
                         self._validate()
                     if self._is_stopped() or signals.received is not None:
                         break

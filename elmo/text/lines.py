@@ -6,62 +6,118 @@ tab or a lone "\r" are ordinary characters of a line. Memory use is bounded by t
 
 from __future__ import annotations
 
+import codecs
 import logging
 import lzma
 import zlib
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Literal
 
 from elmo.errors import ConfigError, DataError
 from elmo.files import open_bytes, require_extra
+from elmo.text.encodings import UTF8, UTF8_BOM, check_encoding, decoding_hint, has_newline_bytes
 
 log = logging.getLogger(__name__)
 
 BLOCK_BYTES = 1 << 20
 MAX_LINE_BYTES = 64 << 20
-_BOM = b"\xef\xbb\xbf"
 _DAMAGE = (EOFError, OSError, zlib.error, lzma.LZMAError)  # what gzip, bz2 and lzma raise on a damaged file
 
 
 def read_lines(
-    path: str | Path, *, errors: Literal["strict", "replace"] = "strict", max_line_bytes: int = MAX_LINE_BYTES
+    path: str | Path,
+    *,
+    encoding: str = UTF8,
+    errors: Literal["strict", "replace"] = "strict",
+    max_line_bytes: int = MAX_LINE_BYTES,
 ) -> Iterator[str]:
-    """The lines of a UTF-8 file (.gz .bz2 .xz .zst are decompressed, "-" is standard input), without line ends.
+    """The lines of a text file (.gz .bz2 .xz .zst are decompressed, "-" is standard input), without line ends.
 
-    A byte-order mark at the start is dropped; an empty file has no lines. Bytes that are not UTF-8 are a DataError that
-    names file, line and byte; with errors="replace" they become U+FFFD, and one warning at the end counts the lines.
+    A byte-order mark at the start is dropped; an empty file has no lines. Invalid bytes are a DataError that names
+    file, line and byte; with errors="replace" they become U+FFFD, and one warning at the end counts the lines.
     """
     if errors not in ("strict", "replace"):
         raise ConfigError(f"errors={errors!r} is unknown.", "Use 'strict' or 'replace'.")
-    return _decode(path, errors == "replace", max_line_bytes)
+    encoding = check_encoding(encoding)
+    decode = _decode_lines if has_newline_bytes(encoding) else _decode_blocks
+    return _warn_of_replaced(decode(path, encoding, errors == "replace", max_line_bytes), path, encoding)
 
 
-def _decode(path: str | Path, replace: bool, max_line_bytes: int) -> Iterator[str]:
+def _warn_of_replaced(lines: Iterator[tuple[str, bool]], path: str | Path, encoding: str) -> Iterator[str]:
+    """The lines alone, of pairs with whether bytes of the line were replaced; one warning at the end counts these."""
     num_replaced, first_replaced = 0, 0
-    offset = 0  # of the line's first byte, in the decompressed file
     try:
-        for number, (line, ended) in enumerate(_byte_lines(path, max_line_bytes), 1):
-            content = line[:-1] if ended and line.endswith(b"\r") else line
-            skipped = len(_BOM) if number == 1 and content.startswith(_BOM) else 0
-            try:
-                text = content[skipped:].decode()
-            except UnicodeDecodeError as error:
-                if not replace:
-                    raise DataError(
-                        f"{path}:{number}: byte {offset + skipped + error.start} (0x{line[skipped + error.start]:02x}) "
-                        f"is not UTF-8 ({error.reason}).",
-                        "Convert the file to UTF-8. --errors replace continues with U+FFFD in place of such bytes.",
-                    ) from error
-                text = content[skipped:].decode(errors="replace")
+        for number, (line, is_replaced) in enumerate(lines, 1):
+            if is_replaced:
                 num_replaced += 1
                 first_replaced = first_replaced or number
-            offset += len(line) + ended
-            if text or ended:  # a file that is only a byte-order mark is empty
-                yield text
+            yield line
     finally:
         if num_replaced:
-            log.warning("%s: %d lines were not UTF-8, the first is line %d.", path, num_replaced, first_replaced)
+            log.warning("%s: %d lines were not %s, the first is line %d.", path, num_replaced, encoding, first_replaced)
+
+
+def _decode_lines(path: str | Path, encoding: str, replace: bool, max_line_bytes: int) -> Iterator[tuple[str, bool]]:
+    """Each line and whether bytes were replaced, for encodings in which bytes can be cut into lines."""
+    offset = 0  # of the line's first byte, in the decompressed file
+    start = b""  # of the file
+    for number, (line, ended) in enumerate(_byte_lines(path, max_line_bytes), 1):
+        content = line[:-1] if ended and line.endswith(b"\r") else line
+        start = start or line[:8]
+        skipped = len(UTF8_BOM) if number == 1 and content.startswith(UTF8_BOM) else 0
+        if skipped and encoding != UTF8:
+            raise DataError(
+                f"{path} is UTF-8, as its byte-order mark says, and not {encoding}.",
+                "Leave out --encoding for this file.",
+            )
+        is_replaced = False
+        try:
+            text = content[skipped:].decode(encoding)
+        except UnicodeDecodeError as error:
+            if not replace:
+                byte = offset + skipped + error.start
+                raise _invalid_bytes(path, number, byte, line[skipped + error.start], error, encoding, start) from error
+            text, is_replaced = content[skipped:].decode(encoding, errors="replace"), True
+        offset += len(line) + ended
+        if text or ended:  # a file that is only a byte-order mark is empty
+            yield text, is_replaced
+
+
+def _decode_blocks(path: str | Path, encoding: str, replace: bool, max_line_bytes: int) -> Iterator[tuple[str, bool]]:
+    """The same for all other encodings, such as UTF-16: blocks of bytes are decoded, the text is cut into lines."""
+    decoder = codecs.getincrementaldecoder(encoding)("replace" if replace else "strict")
+    num_bytes, number, pending, start = 0, 1, "", b""
+    for block in chain(_blocks(path), [b""]):
+        num_bytes += len(block)
+        start = start or block[:8]
+        try:
+            text = decoder.decode(block, final=not block)
+        except UnicodeDecodeError as error:
+            byte = num_bytes - len(error.object) + error.start
+            before = error.object[: error.start].decode(encoding, errors="replace")
+            value = error.object[error.start]
+            raise _invalid_bytes(path, number + before.count("\n"), byte, value, error, encoding, start) from error
+        except UnicodeError as error:  # UTF-16 and UTF-32 without a byte-order mark
+            raise DataError(f"{path}: not {encoding} ({error}).", decoding_hint(encoding, start)) from error
+        pending += text.removeprefix("\ufeff") if num_bytes == len(block) else text
+        *lines, pending = pending.split("\n")
+        for line in (*lines, pending):
+            _check_length(path, number, len(line), max_line_bytes)
+        for line in lines:
+            yield line.removesuffix("\r"), replace and "\ufffd" in line
+        number += len(lines)
+    if pending:
+        yield pending, replace and "\ufffd" in pending
+
+
+def _invalid_bytes(
+    path: str | Path, line: int, byte: int, value: int, error: UnicodeDecodeError, encoding: str, start: bytes
+) -> DataError:
+    name = "UTF-8" if encoding == UTF8 else encoding
+    message = f"{path}:{line}: byte {byte} (0x{value:02x}) is not {name} ({error.reason})."
+    return DataError(message, decoding_hint(encoding, start))
 
 
 def _byte_lines(path: str | Path, max_line_bytes: int) -> Iterator[tuple[bytes, bool]]:

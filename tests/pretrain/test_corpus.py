@@ -17,7 +17,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from elmo.errors import ConfigError, DataError
-from elmo.pretrain.data.corpus import Reading, chunk_jobs, find_sources, read_chunk, read_sentences, sentence_splitter
+from elmo.pretrain.data.corpus import Reading, chunk_jobs, read_chunk, read_sentences, sentence_splitter
+from elmo.pretrain.data.sources import find_sources
 
 TEXT = "The cat sat .\n\nIt 's Ā day .\r\n  one   two\t three \n"
 SENTENCES = [["The", "cat", "sat", "."], ["It", "'s", "Ā", "day", "."], ["one", "two", "three"]]
@@ -88,7 +89,7 @@ def test_bytes_that_are_not_utf8_are_named_replaced_or_skipped(tmp_path):
 def test_missing_files_folders_and_wrong_options_are_errors(tmp_path):
     with pytest.raises(DataError, match="no such file"):
         find_sources([tmp_path / "none*"])
-    with pytest.raises(DataError, match="is a folder"):
+    with pytest.raises(DataError, match="has no text files"):
         find_sources([tmp_path])
     with pytest.raises(ConfigError, match="No text files"):
         find_sources([])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -36,7 +37,7 @@ def test_flops_per_token_by_hand() -> None:
     assert flops_per_token(config, 100, distinct=0.0) == 3 * (lstm + softmax)
 
 
-def test_meter_does_not_count_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_meter_counts_pauses_for_the_time_left_and_not_for_the_throughput(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = [100.0]
     monkeypatch.setattr("time.monotonic", lambda: clock[0])
     config = make_config({"preset": "tiny", "train": {"rows": 10, "steps": 20, "max_steps": 100, "stop_after": 1000.0}})
@@ -51,10 +52,53 @@ def test_meter_does_not_count_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     line = meter.progress_line(50, metrics)
     assert line is not None
     assert "step 50/100 epoch 2.50" in line  # 50 x 200 of 4000
+    assert "loss fwd 2.000 bwd 3.000" in line
     assert "1,000 tokens/s" in line  # 10,000 tokens in 10 seconds
-    assert "0:10 left" in line
+    assert "8:10 left" in line  # until stop_after; at 509 seconds per 45 steps, 50 more steps take 9:26
     assert meter.elapsed == 510
     assert meter.tokens_per_second(50) == pytest.approx(1000)
+
+
+def test_time_left_is_that_of_the_run_so_far_without_set_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The recorded clock of a run of 100 steps: 60 seconds for the first, then 2 per step and 20 per validation.
+
+    The time left came from the last five seconds, so it was 12 minutes at the first line and left out validations.
+    """
+    clock = [0.0]
+    monkeypatch.setattr("time.monotonic", lambda: clock[0])
+    config = make_config({"preset": "tiny", "train": {"rows": 1, "steps": 1, "max_steps": 100}})
+    model = BiLM(BiLMConfig(chars=config.model.chars, lstm=config.model.lstm, head=HeadConfig(vocab_size=50)))
+    meter = ThroughputMeter(config, Trainer(model, torch.zeros(1, 50, dtype=torch.int32), config), 0, 4000)
+    lines = {}
+    for step in range(1, 101):
+        clock[0] += 60 if step == 1 else 2
+        lines[step] = meter.progress_line(step, StepMetrics(2.0, 3.0, 1.0, 0.1, False)) or ""
+        if step % 10 == 0:
+            with meter.paused():
+                clock[0] += 20
+    assert lines[1].endswith("tokens/s"), "nothing is known after the first step"
+    left = {step: line.rsplit(" ", 2)[1] for step, line in lines.items() if line.endswith("left")}
+    minutes = {
+        step: int(text.split(":")[0]) + int(text.split(":")[1]) / 60 for step, text in left.items() if ":" in text
+    }
+    # ahead of each line: steps of 2 seconds, and validations after step, if it is due, and before the last step
+    true_minutes = {step: (2 * (100 - step) + 20 * len(range(-(-step // 10), 10))) / 60 for step in minutes}
+    late = [step for step in minutes if step > 20]
+    assert late
+    validation = 20 / 60
+    for step in late:
+        assert abs(minutes[step] - true_minutes[step]) <= max(0.2 * true_minutes[step], validation), (step, minutes)
+
+
+def test_progress_line_of_a_one_direction_model_has_one_loss(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [0.0]
+    monkeypatch.setattr("time.monotonic", lambda: clock[0])
+    config = make_config({"preset": "tiny", "model": {"bidirectional": False}, "train": {"max_steps": 1}})
+    model = BiLM(replace(config.model, head=HeadConfig(vocab_size=50)))
+    meter = ThroughputMeter(config, Trainer(model, torch.zeros(1, 50, dtype=torch.int32), config), 0, 4000)
+    line = meter.progress_line(1, StepMetrics(2.0, 2.0, 1.0, 0.1, False))
+    assert line is not None
+    assert "loss fwd 2.000 lr" in line
 
 
 def test_prefetched_batches_equal_the_stream_and_carry_its_state(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ torch` takes seconds. It prints which tests passed.
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 import socket
@@ -165,6 +166,21 @@ def others_wait_for_slow_rank_0(text: Path, folder: Path) -> None:
     assert exit_codes(start(2, lambda: tiny_run.run(text, folder / "run", EXACT))) == [0, 0]
 
 
+def clock_of_rank_0_decides(text: Path, folder: Path) -> None:
+    """Each process has its own clock; both validate and save at the same steps, which only the clock of rank 0 sets."""
+    minutes = tiny_run.train_settings(validate_minutes=0.2, checkpoint_minutes=0.3, keep=99, max_steps=30)
+
+    def work() -> None:
+        seconds = itertools.count(step=1.0 if os.environ["RANK"] == "0" else 0.001)
+        time.monotonic = lambda: next(seconds)
+        tiny_run.run(text, folder / "run", EXACT, minutes)
+
+    assert exit_codes(start(2, work)) == [0, 0]
+    saved = [int(path.name.removeprefix("step-")) for path in (folder / "run" / "checkpoints").iterdir()]
+    assert set(saved) - {10, 20, 30}
+    assert any(record.get("by_time") for record in tiny_run.records(folder / "run"))
+
+
 def rows_that_cannot_be_shared_are_refused(text: Path, folder: Path) -> None:
     def work() -> None:
         with pytest.raises(ConfigError, match="4 rows cannot be shared by 3 processes"):
@@ -185,6 +201,7 @@ TESTS: dict[str, Callable[[Path, Path], None]] = {
     "nan": nan_on_one_is_skipped_by_all,
     "fewer": fewer_processes_resume,
     "patient": others_wait_for_slow_rank_0,
+    "clocks": clock_of_rank_0_decides,
     "shares": rows_that_cannot_be_shared_are_refused,
 }
 

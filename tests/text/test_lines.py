@@ -116,7 +116,7 @@ def test_replacement_logs_one_warning_with_the_count(tmp_path: Path, caplog: pyt
         lines = list(read_lines(path, errors="replace"))
     assert lines == ["ok", "caf\ufffd", "ok", "\ufffd\ufffd x", "\ufffd\ufffd\ufffd"]
     assert len(caplog.records) == 1
-    assert caplog.records[0].args == (path, 3, 2)  # three lines, the first is line 2
+    assert caplog.records[0].args == (path, 3, "utf-8", 2)  # three lines, the first is line 2
 
 
 def test_unknown_errors_mode_is_refused_immediately(tmp_path: Path) -> None:

@@ -37,7 +37,7 @@ def estimate(
     """An estimate from the first thousand lines; None where the input is a stream or has no lines."""
     if is_stream(source):
         return None
-    lines = list(islice(read_lines(source, errors=options.errors), SAMPLE_LINES))
+    lines = list(islice(read_lines(source, encoding=options.encoding, errors=options.errors), SAMPLE_LINES))
     if not lines:
         return None
     sample = "".join(f"{line}\n" for line in lines).encode()

@@ -127,7 +127,9 @@ class _Job:
         if options.use_sentence_keys:
             from elmo.embed.dump.write_hdf5 import check_sentence_keys
 
-            check_sentence_keys(read_lines(self.source, errors=options.errors), str(self.source))
+            check_sentence_keys(
+                read_lines(self.source, encoding=options.encoding, errors=options.errors), str(self.source)
+            )
         size = estimate(self.source, self.embedder.tokenize, self.layout, self.target.format, options)
         folder = PartFolder(self.target)
         folder.lock(options.shard)
@@ -190,7 +192,7 @@ class _Job:
     def _blocks(self) -> Iterator[Block]:
         options, embedder = self.options, self.embedder
         blocks = cut_blocks(
-            read_lines(self.source, errors=options.errors),
+            read_lines(self.source, encoding=options.encoding, errors=options.errors),
             embedder.tokenize,
             max_lines=options.block_lines,
             max_tokens=options.block_tokens,

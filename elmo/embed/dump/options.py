@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from elmo.errors import ConfigError
+from elmo.text.encodings import UTF8, check_encoding
 
 FORMATS = ("hdf5", "npz", "safetensors", "parquet", "jsonl")
 DTYPES = ("float32", "float16")
@@ -22,7 +23,8 @@ class DumpOptions:
     dtype: str = "float32"  # of the vectors in the file: float32, float16
     pool: str | None = None  # mean, max: one vector per sentence; None: one per token
     format: str | None = None  # hdf5, npz, safetensors, parquet, jsonl; None: by the output's suffix
-    errors: Literal["strict", "replace"] = "strict"  # bytes that are not UTF-8: an error, or U+FFFD
+    encoding: str = UTF8  # of the text, any that Python knows
+    errors: Literal["strict", "replace"] = "strict"  # bytes that are invalid in the encoding: an error, or U+FFFD
     use_sentence_keys: bool = False  # hdf5: datasets are named by sentence instead of by number
     forget_sentences: bool = False  # hdf5: no sentence_to_index
     resume: bool = False  # continue an unfinished run of the same plan
@@ -37,6 +39,7 @@ class DumpOptions:
 
     def __post_init__(self) -> None:
         _check_choice("dtype", self.dtype, DTYPES)
+        object.__setattr__(self, "encoding", check_encoding(self.encoding))
         _check_choice("errors", self.errors, ("strict", "replace"))
         if self.pool is not None:
             _check_choice("pool", self.pool, POOLINGS)

@@ -21,6 +21,7 @@ from elmo.embed.layer_choice import LayerChoice
 from elmo.embed.model_checksum import model_checksum
 from elmo.errors import DataError
 from elmo.files import sha256_file
+from elmo.text.encodings import UTF8
 
 
 def make_plan(
@@ -28,12 +29,14 @@ def make_plan(
 ) -> Plan:
     """The plan of a run, as JSON values."""
     layout = layout_of(embedder, choice, options)
+    # plans of an earlier version, which read UTF-8 only, have no encoding
+    encoding = {} if options.encoding == UTF8 else {"encoding": options.encoding}
     return {
         "version": 1,
         "elmo": __version__,
         "input": _input_identity(source),
         "model": {"name": embedder.name, "sha256": model_checksum(embedder)},
-        "text": {"tokenizer": embedder.tokenizer_name, "errors": options.errors},
+        "text": {"tokenizer": embedder.tokenizer_name, "errors": options.errors, **encoding},
         "vectors": {"layers": choice.matrix.tolist(), "pool": options.pool, "layout": dataclasses.asdict(layout)},
         "compute": {
             "state": embedder.state,

@@ -8,16 +8,16 @@ complete lines; the chunk boundaries depend on the files alone, never on the num
 
 from __future__ import annotations
 
-import glob
 import logging
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from elmo.errors import ConfigError, DataError
-from elmo.files import COMPRESSED
+from elmo.pretrain.data.sources import Source, find_sources
+from elmo.text.encodings import UTF8, UTF8_BOM, check_encoding, has_newline_bytes
 from elmo.text.lines import MAX_LINE_BYTES, read_lines
 from elmo.text.sentences import split_sentences
 from elmo.text.tokenize import default_pattern, tokenizer
@@ -27,20 +27,6 @@ log = logging.getLogger(__name__)
 
 CHUNK_BYTES = 8 << 20
 _ESCAPED = {word: word.replace("<", "&lt;").replace(">", "&gt;") for word in (BOS, EOS, UNK)}
-
-
-@dataclass(frozen=True)
-class Source:
-    """One input file."""
-
-    path: str
-    size: int  # bytes on disk
-    stream: bool = False  # standard input ("-") or a pipe: it can be read only once and its size is unknown
-
-    @property
-    def splittable(self) -> bool:
-        """Whether a byte range of the file can be read by itself; false for compressed files and streams."""
-        return not self.stream and Path(self.path).suffix not in COMPRESSED
 
 
 class Chunk(NamedTuple):
@@ -62,32 +48,16 @@ class Reading:
 
     tokenize: str | None = None  # None: one tokenised sentence per line; or default, whitespace, spacy:LANG, moses:LANG
     specials: str = "refuse"  # <S>, </S>, <UNK> in the text: refuse; escape; keep (<UNK> alone, as an unknown word)
-    errors: str = "strict"  # invalid UTF-8, damaged or empty files: strict (stop); replace (bytes); skip (the file)
+    errors: str = "strict"  # invalid bytes, damaged or empty files: strict (stop); replace (bytes); skip (the file)
+    encoding: str = UTF8  # any text encoding of Python
 
     def __post_init__(self) -> None:
         for name, choices in (("specials", ("refuse", "escape", "keep")), ("errors", ("strict", "replace", "skip"))):
             if getattr(self, name) not in choices:
                 raise ConfigError(f"{name} is {getattr(self, name)!r}.", f"Expected one of {', '.join(choices)}.")
+        object.__setattr__(self, "encoding", check_encoding(self.encoding))
         if self.tokenize is not None:
             tokenizer(self.tokenize)  # an unknown name is an error now, before any text is read
-
-
-def find_sources(patterns: Iterable[str | Path]) -> list[Source]:
-    """The files that names and globs match, without duplicates, in the order of the patterns; each glob is sorted."""
-    if isinstance(patterns, (str, Path)):
-        patterns = [patterns]
-    sources: dict[str, Source] = {}
-    for pattern in map(str, patterns):
-        for path in _expand(pattern):
-            key = path if path == "-" else os.path.realpath(path)
-            if key in sources:
-                log.warning("%s is named twice; it is read once.", path)
-                continue
-            stream = not os.path.isfile(path)
-            sources[key] = Source(path, 0 if stream else _file_size(path), stream)
-    if not sources:
-        raise ConfigError("No text files were named.", "Name files or globs, or - for standard input.")
-    return list(sources.values())
 
 
 def read_sentences(patterns: Iterable[str | Path], reading: Reading | None = None) -> Iterator[list[str]]:
@@ -98,10 +68,9 @@ def read_sentences(patterns: Iterable[str | Path], reading: Reading | None = Non
     reading = reading or Reading()
     split = sentence_splitter(reading)
     refused = _refused_tokens(reading)
-    errors = "replace" if reading.errors == "replace" else "strict"
     for source in find_sources(patterns):
         try:
-            for line_number, line in enumerate(read_lines(source.path, errors=errors), start=1):  # type: ignore[arg-type]  # one of the two
+            for line_number, line in enumerate(_read_source(source, reading), start=1):
                 for tokens in split(line):
                     if special := next((token for token in tokens if token in refused), None):
                         raise _special_token_error(source.path, line_number, special)
@@ -132,22 +101,23 @@ def chunk_jobs(
     sources: Sequence[Source],
     chunk_bytes: int = CHUNK_BYTES,
     *,
-    replace: bool = False,
+    reading: Reading | None = None,
     on_error: Callable[[int, DataError], None] | None = None,
 ) -> Iterator[list[Chunk]]:
     """The whole corpus as jobs for workers: lists of chunks of about chunk_bytes bytes; small files share a job.
 
     A splittable file is divided into byte ranges, which the workers read; other files are decompressed here.
     `on_error` receives the source's index and the error if a source cannot be decoded here, and the rest of that source
-    is skipped; without `on_error` the error is raised. `replace`: invalid UTF-8 becomes U+FFFD.
+    is skipped; without `on_error` the error is raised.
     """
+    reading = reading or Reading()
     job: list[Chunk] = []
     job_bytes = 0
     for index, source in enumerate(sources):
         chunks = (
             _byte_range_chunks(index, source, chunk_bytes)
-            if source.splittable
-            else _text_chunks(index, source, chunk_bytes, replace)
+            if is_splittable(source, reading)
+            else _text_chunks(index, source, chunk_bytes, reading)
         )
         try:
             for chunk in chunks:
@@ -164,17 +134,27 @@ def chunk_jobs(
         yield job
 
 
-def read_chunk(chunk: Chunk, errors: str = "strict") -> str:
-    """The text of a chunk, lines separated by newlines; the error for invalid UTF-8 names file, line and byte."""
+def is_splittable(source: Source, reading: Reading) -> bool:
+    """Whether workers can read byte ranges of the file; not if it is compressed, a stream, or for example in UTF-16."""
+    return source.splittable and has_newline_bytes(reading.encoding)
+
+
+def read_chunk(chunk: Chunk, reading: Reading | None = None) -> str:
+    """The text of a chunk, lines separated by newlines; the error for invalid bytes names file, line and byte."""
     if chunk.text is not None:
         return chunk.text
+    reading = reading or Reading()
     data = _read_byte_range(chunk)
+    if chunk.start == 0 and data.startswith(UTF8_BOM):
+        if reading.encoding != UTF8:
+            next(read_lines(chunk.path, encoding=reading.encoding))  # raises the error of this contradiction
+        data = data.removeprefix(UTF8_BOM)
     try:
-        return data.decode()
+        return data.decode(reading.encoding)
     except UnicodeDecodeError as error:
-        if errors == "replace":
-            return data.decode(errors="replace")
-        for _ in read_lines(chunk.path):  # slow, but its error names the line and the byte
+        if reading.errors == "replace":
+            return data.decode(reading.encoding, errors="replace")
+        for _ in read_lines(chunk.path, encoding=reading.encoding):  # slow, but its error names the line and the byte
             pass
         raise DataError(f"{chunk.path}: changed while it was read.") from error
 
@@ -185,7 +165,8 @@ def find_special_token(chunk: Chunk, reading: Reading, words: Iterable[str]) -> 
         return None
     split = sentence_splitter(reading)
     if os.path.isfile(chunk.path):
-        for line_number, line in enumerate(read_lines(chunk.path, errors="replace"), start=1):
+        lines = read_lines(chunk.path, encoding=reading.encoding, errors="replace")
+        for line_number, line in enumerate(lines, start=1):
             for tokens in split(line):
                 if special := next((token for token in tokens if token in refused), None):
                     return _special_token_error(chunk.path, line_number, special)
@@ -203,25 +184,6 @@ def _special_token_error(path: str, line_number: int | None, special: str) -> Da
 
 def _refused_tokens(reading: Reading) -> frozenset[str]:
     return frozenset({"refuse": (BOS, EOS, UNK), "keep": (BOS, EOS), "escape": ()}[reading.specials])
-
-
-def _expand(pattern: str) -> list[str]:
-    """The paths that a file name or a glob matches."""
-    if os.path.isdir(pattern):
-        raise DataError(f"{pattern} is a folder.", f"Name its files: '{os.path.join(pattern, '*')}'.")
-    if pattern == "-" or os.path.exists(pattern):
-        return [pattern]
-    paths = [path for path in sorted(glob.glob(pattern, recursive=True)) if os.path.isfile(path)]
-    if not paths:
-        raise DataError(f"{pattern}: no such file.", "Check the name; a glob may be quoted or unquoted.")
-    return paths
-
-
-def _file_size(path: str) -> int:
-    try:
-        return os.stat(path).st_size
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read ({error.strerror}).") from error
 
 
 def _split_tokenised(text: str) -> Iterator[list[str]]:
@@ -249,10 +211,15 @@ def _byte_range_chunks(index: int, source: Source, chunk_bytes: int) -> Iterator
         yield Chunk(index, source.path, start, min(start + chunk_bytes, source.size))
 
 
-def _text_chunks(index: int, source: Source, chunk_bytes: int, replace: bool) -> Iterator[Chunk]:
+def _read_source(source: Source, reading: Reading) -> Iterator[str]:
+    errors: Literal["strict", "replace"] = "replace" if reading.errors == "replace" else "strict"
+    return read_lines(source.path, encoding=reading.encoding, errors=errors)
+
+
+def _text_chunks(index: int, source: Source, chunk_bytes: int, reading: Reading) -> Iterator[Chunk]:
     lines: list[str] = []
     size = offset = 0
-    for line in read_lines(source.path, errors="replace" if replace else "strict"):
+    for line in _read_source(source, reading):
         lines.append(line)
         size += len(line) + 1
         if size >= chunk_bytes:
@@ -279,8 +246,7 @@ def _read_byte_range(chunk: Chunk) -> bytes:
         raise DataError(f"{chunk.path}: cannot be read ({error.strerror}).") from error
     if begin + len(data) < chunk.end:
         raise DataError(f"{chunk.path}: became shorter while it was read.", "Prepare again when it is complete.")
-    data = data.removesuffix(b"\n")
-    return data.removeprefix(b"\xef\xbb\xbf") if chunk.start == 0 else data
+    return data.removesuffix(b"\n")
 
 
 def _check_line_length(line: bytes, chunk: Chunk) -> bytes:

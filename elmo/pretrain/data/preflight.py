@@ -16,9 +16,10 @@ from typing import Any
 import numpy as np
 
 from elmo.errors import DataError
-from elmo.pretrain.data.corpus import CHUNK_BYTES, Chunk, Reading, Source, chunk_jobs, find_sources
+from elmo.pretrain.data.corpus import CHUNK_BYTES, Chunk, Reading, chunk_jobs, is_splittable
 from elmo.pretrain.data.parallel import map_in_order
 from elmo.pretrain.data.prepare_config import PrepareConfig
+from elmo.pretrain.data.sources import Source, find_sources
 from elmo.pretrain.data.tokenized_job import ChunkStats, tokenize_job
 from elmo.pretrain.data.vocabulary import MIN_ORDER_SCORE, WordCounts, choose_words, order_score, read_vocabulary
 from elmo.text.vocab import BOS, EOS, UNK, Vocabulary
@@ -111,7 +112,7 @@ def preflight(
     def on_error(index: int, error: DataError) -> None:
         errors.setdefault(index, error.message)
 
-    jobs = chunk_jobs(sources, replace=reading.errors == "replace", on_error=on_error)
+    jobs = chunk_jobs(sources, reading=reading, on_error=on_error)
     if max_bytes is not None:
         jobs = _sample_jobs(sources, reading, max_bytes, on_error)
     all_stats: list[ChunkStats] = []
@@ -137,12 +138,13 @@ def _sample_jobs(
     chunk_bytes = max(1 << 16, min(CHUNK_BYTES, max_bytes // 32))
     for index, source in enumerate(sources):
         num_chunks = max(1, round(share * source.size / chunk_bytes))
-        step = max(1, -(-source.size // chunk_bytes) // num_chunks) if source.splittable else 1
+        is_split = is_splittable(source, reading)
+        step = max(1, -(-source.size // chunk_bytes) // num_chunks) if is_split else 1
         try:
-            for position, job in enumerate(chunk_jobs([source], chunk_bytes, replace=reading.errors == "replace")):
+            for position, job in enumerate(chunk_jobs([source], chunk_bytes, reading=reading)):
                 if position % step == 0:
                     yield [chunk._replace(source=index) for chunk in job]
-                if not source.splittable and position + 1 >= num_chunks:
+                if not is_split and position + 1 >= num_chunks:
                     break
         except DataError as error:
             on_error(index, error)

@@ -24,12 +24,13 @@ import numpy as np
 
 from elmo.errors import ConfigError, DataError
 from elmo.files import atomic_folder, explain_write, file_lock, sha256_file
-from elmo.pretrain.data.corpus import Chunk, Reading, Source, chunk_jobs, find_sources
+from elmo.pretrain.data.corpus import Chunk, Reading, chunk_jobs, is_splittable
 from elmo.pretrain.data.parallel import map_in_order
 from elmo.pretrain.data.prepare_config import PrepareConfig
 from elmo.pretrain.data.prepared import FORMAT, MANIFEST, VERSION, PreparedData, fingerprint_of, open_prepared
 from elmo.pretrain.data.reuse import describe_sources, modified_ns, reuse_prepared
 from elmo.pretrain.data.shards import write_shards
+from elmo.pretrain.data.sources import Source, find_sources
 from elmo.pretrain.data.splits import HELDOUT, TRAIN, split_and_count
 from elmo.pretrain.data.tokenized_job import ChunkStats, StoredJob, save_job, tokenize_job
 from elmo.pretrain.data.vocabulary import read_vocabulary
@@ -145,8 +146,9 @@ def _tokenize(
 
     jobs: list[StoredJob] = []
     tokenize = partial(_tokenize_to_disk, reading=config.reading, folder=folder)
-    chunks = enumerate(chunk_jobs(sources, replace=config.reading.errors == "replace", on_error=on_error))
-    total = sum(source.size for source in sources) if all(source.splittable for source in sources) else None
+    chunks = enumerate(chunk_jobs(sources, reading=config.reading, on_error=on_error))
+    sizes_known = all(is_splittable(source, config.reading) for source in sources)
+    total = sum(source.size for source in sources) if sizes_known else None
     with Progress("reading", total, unit="bytes", show=progress) as bar:
         for number, job_stats in enumerate(map_in_order(tokenize, chunks, num_workers)):
             for stats in job_stats:

@@ -15,11 +15,14 @@ import numpy as np
 
 from elmo.errors import DataError, OutputError
 from elmo.files import sha256_file
-from elmo.pretrain.data.corpus import Source
 from elmo.pretrain.data.parallel import map_in_order
 from elmo.pretrain.data.prepared import MANIFEST, PreparedData, open_prepared, read_manifest
+from elmo.pretrain.data.sources import Source
 from elmo.pretrain.data.splits import SPLIT_NAMES
 from elmo.settings import changed_settings
+from elmo.text.encodings import UTF8
+
+_DEFAULT_OPTIONS = {"encoding": UTF8}  # what an earlier version, which had no such option, did
 
 log = logging.getLogger(__name__)
 
@@ -63,7 +66,7 @@ def reuse_prepared(
     manifest = read_manifest(out)
     differences = [
         f"{name}: {before!r} then, {after!r} now"
-        for name, (before, after) in changed_settings(manifest["options"], options).items()
+        for name, (before, after) in changed_settings(_DEFAULT_OPTIONS | manifest["options"], options).items()
     ]
     if len(sources) != len(manifest["sources"]):
         differences.append(f"files: {len(manifest['sources'])} then, {len(sources)} now")

@@ -32,7 +32,7 @@ class ChunkStats:
     num_tokens: int = 0
     longest_line: int = 0  # characters
     num_wrapped: int = 0  # long lines that end in the middle of a sentence
-    num_replaced: int = 0  # U+FFFD characters, which replace invalid UTF-8
+    num_replaced: int = 0  # U+FFFD characters, which replace invalid bytes
     error: DataError | None = None  # if set, no text of the chunk is used
 
 
@@ -72,7 +72,7 @@ def tokenize_job(job: Sequence[Chunk], reading: Reading, *, with_hashes: bool = 
     for chunk in job:
         num_bytes = chunk.end - chunk.start
         try:
-            text = read_chunk(chunk, reading.errors)
+            text = read_chunk(chunk, reading)
             sentences = list(split(text))
         except DataError as error:
             stats.append(ChunkStats(source=chunk.source, num_bytes=num_bytes, error=error))

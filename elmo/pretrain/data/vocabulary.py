@@ -17,8 +17,9 @@ from pathlib import Path
 import numpy as np
 
 from elmo.errors import ConfigError, DataError
-from elmo.pretrain.data.corpus import Reading, chunk_jobs, find_sources
+from elmo.pretrain.data.corpus import Reading, chunk_jobs
 from elmo.pretrain.data.parallel import map_in_order
+from elmo.pretrain.data.sources import find_sources
 from elmo.pretrain.data.tokenized_job import tokenize_job
 from elmo.text.vocab import BOS, EOS, UNK, Vocabulary
 
@@ -119,7 +120,7 @@ def count_words(
     """The word counts of a corpus, counted in parallel."""
     reading = reading or Reading()
     counts = WordCounts((BOS, EOS, UNK), max_types=max_types)
-    chunks = chunk_jobs(find_sources(files), replace=reading.errors == "replace")
+    chunks = chunk_jobs(find_sources(files), reading=reading)
     for job in map_in_order(partial(tokenize_job, reading=reading), chunks, num_workers):
         if error := next((stats.error for stats in job.stats if stats.error), None):
             raise error

@@ -1,4 +1,4 @@
-"""Export at the end of a run: the best weights are evaluated and written as a model, with a report and curves.
+"""Export at the end of a run: the best weights are written as a model and measured, with a report and curves.
 
 run/
   model/       the trained model, for elmo.load
@@ -9,8 +9,11 @@ run/
 
 from __future__ import annotations
 
+import functools
 import math
+import operator
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +27,8 @@ from elmo.pretrain.data.prepared import PreparedData
 from elmo.pretrain.train.best_weights import load_best, stored_weights
 from elmo.pretrain.train.loop import TrainResult
 from elmo.pretrain.train.metrics_log import read_metrics
-from elmo.pretrain.train.perplexity import DEFINITION, Evaluator
+from elmo.pretrain.train.perplexity import DEFINITION, Evaluator, sample_interval
+from elmo.progress import Progress
 from elmo.records import make_record, write_record
 from elmo.schema import COUNT, NUMBER, Number, find_problem
 from elmo.weights.model_parts import ModelParts
@@ -44,31 +48,15 @@ def export(
     result: TrainResult,
     about: dict[str, Any],
     print_status: Callable[[str], None],
+    *,
+    show_progress: bool | None = None,
 ) -> dict[str, Any]:
-    """Loads the best weights into `model`, evaluates them on all held-out text, and writes all files.
+    """Writes the model, which has its best weights, measures it on held-out text, and writes the report.
 
-    Returns the report. `about` is added to the description in the model folder.
+    Returns the report. `about` is added to the description in the model folder. The model is complete before it is
+    measured: an interruption loses the measurement alone, and the next call of the run makes it again.
     """
-    best = load_best(out, result.best)
-    if best is not None:
-        model.load_state_dict(best, strict=not (model.config.head and model.config.head.tied))
     report: dict[str, Any] = {"step": result.step, "stopped": result.reason, "best": result.best}
-    if data.heldout.num_sentences:
-        evaluator = Evaluator(model, rows)
-        report["definition"] = DEFINITION
-        report["perplexity"] = {
-            "reset": evaluator.reset(data).to_dict(),
-            "carried": evaluator.carried(data).to_dict(),
-            "by_source": {
-                source: evaluator.reset(data, sentences=span).to_dict()
-                for source, span in data.heldout_sources().items()
-            },
-        }
-        print_status(DEFINITION)
-        print_status(
-            f"held-out perplexity of the exported model: reset {report['perplexity']['reset']['mean']:,.2f}, "
-            f"carried {report['perplexity']['carried']['mean']:,.2f}"
-        )
     if config.data.reading.tokenize is not None:
         about = {**about, "tokenizer": config.data.reading.tokenize}  # `elmo.load` uses it by default
     parts = ModelParts(
@@ -82,10 +70,58 @@ def export(
     if model.config.head is None or model.config.head.kind == "softmax":
         write_published(out / "published", parts, overwrite=True)
     _draw_curves(out)
+    if data.heldout.num_sentences:
+        report |= _measure(model, rows, data, config, out, print_status, show_progress)
+        save_store(out / "model", replace(parts, card=_model_card(config, data, report)), overwrite=True)
     record = make_record("training", report)
     write_record(out / "report.json", record)
     print_status(f"model: {out / 'model'}")
     return record
+
+
+def _measure(
+    model: BiLM,
+    rows: Tensor,
+    data: PreparedData,
+    config: RunConfig,
+    out: Path,
+    print_status: Callable[[str], None],
+    show_progress: bool | None,
+) -> dict[str, Any]:
+    """Held-out perplexity, of all sources together and of each, on at most `train.report_words` words."""
+    max_words, heldout = config.train.report_words, data.heldout
+    interval = sample_interval(heldout, max_words)
+    share = "all" if interval == 1 else f"about {heldout.num_tokens // interval:,} of"
+    print_status(
+        f"the model is in {out / 'model'}; measuring its perplexity on {share} {heldout.num_tokens:,} held-out words, "
+        "with reset and with carried state. Ctrl-C loses this measurement alone."
+    )
+    num_carried = heldout.num_positions if max_words is None else min(heldout.num_positions, max_words)
+    total = heldout.num_positions // interval + num_carried
+    with Progress("measuring", total, unit="predictions", show=show_progress) as progress:
+        evaluator = Evaluator(model, rows, progress=progress)
+        by_source = {
+            source: evaluator.reset_sum(data, max_words=max_words, sentences=span)
+            for source, span in data.heldout_sources().items()
+        }
+        carried = evaluator.carried(data, max_words=max_words)
+    by_source = {source: losses for source, losses in by_source.items() if losses.predictions}
+    reset = functools.reduce(operator.add, by_source.values()).perplexity()
+    print_status(DEFINITION)
+    print_status(f"held-out perplexity of the exported model: reset {reset.mean:,.2f}, carried {carried.mean:,.2f}")
+    perplexity = {
+        "reset": reset.to_dict(),
+        "carried": carried.to_dict(),
+        "by_source": {source: losses.perplexity().to_dict() for source, losses in by_source.items()},
+    }
+    return {"definition": DEFINITION, "report_words": max_words, "perplexity": perplexity}
+
+
+def load_best_weights(model: BiLM, out: Path, result: TrainResult) -> None:
+    """Loads the weights of the best validation into `model`; without a validation, the last weights stay."""
+    best = load_best(out, result.best)
+    if best is not None:
+        model.load_state_dict(best, strict=not (model.config.head and model.config.head.tied))
 
 
 def _draw_curves(out: Path) -> None:

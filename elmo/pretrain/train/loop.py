@@ -24,9 +24,9 @@ import numpy as np
 from torch import Tensor
 
 from elmo.errors import ElmoError
-from elmo.files import atomic_file, explain_write
+from elmo.files import explain_write
 from elmo.model.bilm import BiLM
-from elmo.pretrain.config import RunConfig, to_toml
+from elmo.pretrain.config import RunConfig, write_config
 from elmo.pretrain.data.prepared import PreparedData
 from elmo.pretrain.data.stream import ContinuousStream, LMBatch
 from elmo.pretrain.train import checkpoint, distributed
@@ -38,9 +38,12 @@ from elmo.pretrain.train.run_state import RunState, is_due
 from elmo.pretrain.train.step import StepMetrics, Trainer
 from elmo.pretrain.train.step_inputs import StepInputs
 from elmo.pretrain.train.throughput import ThroughputMeter
+from elmo.pretrain.train.timer import Timer
 from elmo.stop_signals import StopSignals
 
 log = logging.getLogger(__name__)
+
+_DUE = (frozenset[str](), frozenset({"validation"}), frozenset({"checkpoint"}), frozenset({"validation", "checkpoint"}))
 
 Batches = Prefetcher[tuple[LMBatch, list[StepInputs]]]
 
@@ -53,6 +56,7 @@ class TrainResult:
     reason: str  # finished, max tokens, early stop, time is up, signal
     best: dict[str, Any] | None
     signal: int | None = None
+    num_new_steps: int = 0  # made by this call
 
 
 def train(
@@ -89,8 +93,7 @@ def train(
     is_first = distributed.rank() == 0
     if is_first:
         checkpoint.remove_unfinished(folder / "checkpoints")
-        with atomic_file(folder / "config.toml") as partial:
-            partial.write_text(to_toml(config), encoding="utf-8")
+        write_config(config, folder)
     else:
         print_status = _print_nothing
     meter = ThroughputMeter(config, trainer, state.step, stream.positions_per_epoch)
@@ -133,6 +136,10 @@ class _Loop:
     ) -> None:
         self.state, self.data, self.metrics_log, self.signals = state, data, metrics_log, signals
         self.meter, self.print_status = meter, print_status
+        self.first_step = state.step
+        self.validation_timer = Timer(state.config.train.validate_minutes)
+        self.checkpoint_timer = Timer(state.config.train.checkpoint_minutes)
+        self.due_by_time: frozenset[str] = frozenset()  # validation, checkpoint
         self.evaluator = Evaluator(state.trainer.model, state.trainer.rows, precision=state.trainer.dtype)
 
     def run(self, batches: Batches) -> TrainResult | None:
@@ -154,21 +161,24 @@ class _Loop:
                 self.print_status(line)
             reason = self._stop_reason()
             validates_at_end = reason is not None and reason != "signal"
-            if self.data.heldout.num_sentences and (validates_at_end or is_due(state.step, settings.validate_every)):
-                with self.meter.paused():
-                    self._validate()
+            validates_by_step = validates_at_end or is_due(state.step, settings.validate_every)
+            if self.data.heldout.num_sentences and (validates_by_step or "validation" in self.due_by_time):
+                with self.meter.paused(), self.validation_timer.running():
+                    self._validate(by_time=not validates_by_step)
                 reason = reason or self._stop_reason()
-            if reason is not None or is_due(state.step, settings.checkpoint_every):
-                with self.meter.paused():
+            if reason is not None or is_due(state.step, settings.checkpoint_every) or "checkpoint" in self.due_by_time:
+                with self.meter.paused(), self.checkpoint_timer.running():
                     state.save(self.metrics_log)
         if state.saved_step != state.step:
             state.save(self.metrics_log)
         self.print_status(self.meter.summary(state.step))
-        return TrainResult(state.step, reason, state.best, self.signals.received)
+        num_new_steps = state.step - self.first_step
+        return TrainResult(state.step, reason, state.best, self.signals.received, num_new_steps)
 
     def _stop_reason(self) -> str | None:
-        """Why the run stops now, None if it continues; the same on every process."""
+        """Why the run stops now, None if it continues; also finds what is due by time. Both agree on every process."""
         state, settings = self.state, self.state.config.train
+        self.due_by_time = frozenset()
         num_tokens = state.step * settings.rows * settings.steps
         if state.step >= settings.max_steps:
             return "finished"
@@ -178,7 +188,17 @@ class _Loop:
             return "early stop"
         is_time_up = settings.stop_after is not None and self.meter.elapsed >= settings.stop_after
         local_reason = 2 if self.signals.received is not None else int(is_time_up)
-        return (None, "time is up", "signal")[distributed.max_over_processes(local_reason, state.trainer.device)]
+        # The clocks of the processes differ: any of them may stop the run, and rank 0 alone says what is due by time.
+        # One number tells both, because a run that stops validates and saves anyway.
+        due = self._due_on_this_clock() if distributed.rank() == 0 else 0
+        agreed = distributed.max_over_processes(local_reason * len(_DUE) + due, state.trainer.device)
+        reason, due = divmod(agreed, len(_DUE))
+        self.due_by_time = _DUE[due]
+        return (None, "time is up", "signal")[reason]
+
+    def _due_on_this_clock(self) -> int:
+        """What is due by time on this process, as an index in `_DUE`."""
+        return int(self.validation_timer.is_due()) + 2 * int(self.checkpoint_timer.is_due())
 
     def _check_gradient(self, metrics: StepMetrics, batch: LMBatch) -> None:
         """Counts consecutive steps with a non-finite gradient and saves their batches; raises after too many."""
@@ -199,22 +219,29 @@ class _Loop:
                 f"Lower the learning rate. The text of these steps is in {bad_steps}.",
             )
 
-    def _validate(self) -> None:
-        """Measures held-out perplexity and saves the weights if it is the best so far."""
+    def _validate(self, *, by_time: bool) -> None:
+        """Measures held-out perplexity and saves the weights if it is the best so far.
+
+        A validation `by_time` is only reported: it neither becomes the best nor counts for `patience`, so that the
+        exported weights do not depend on the speed of the machine.
+        """
         state, max_words = self.state, self.state.config.train.validate_words
         reset = self.evaluator.reset(self.data, max_words=max_words)
         carried = self.evaluator.carried(self.data, max_words=max_words)
-        if state.best is None or reset.mean < state.best["mean"]:
+        if by_time:
+            mark = " (by time)"
+        elif state.best is None or reset.mean < state.best["mean"]:
+            mark = " (best)"
             state.best, state.since_best = {"step": state.step, **reset.to_dict()}, 0
             if distributed.rank() == 0:
                 save_best(state.folder, state.trainer.model, state.step)
         else:
+            mark = ""
             state.since_best += 1
         if self.metrics_log is not None:
             validation = {"reset": reset.to_dict(), "carried": carried.to_dict()}
-            self.metrics_log.write(state.step, validation=validation)
+            self.metrics_log.write(state.step, validation=validation, **({"by_time": True} if by_time else {}))
         distributed.barrier()
-        mark = " (best)" if state.since_best == 0 else ""
         backward = "" if reset.backward is None else f", backward {reset.backward:,.2f}"
         self.print_status(
             f"step {state.step:,}: held-out perplexity, reset {reset.mean:,.2f} (forward {reset.forward:,.2f}"

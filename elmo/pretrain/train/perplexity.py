@@ -18,15 +18,17 @@ from elmo.kernels.api import find_kernel
 from elmo.model.bilm import BiLM
 from elmo.model.lstm import State
 from elmo.model.stacks import run_stacks
-from elmo.pretrain.data.prepared import PreparedData
+from elmo.pretrain.data.prepared import PreparedData, Split
 from elmo.pretrain.data.stream import ContinuousStream, Direction, LMBatch, sentence_batches
 from elmo.pretrain.train.type_inputs import distinct_vectors
+from elmo.progress import Progress
 
 DEFINITION = (
-    "perplexity = exp(mean negative log-likelihood in nats) over every prediction of the held-out text, full softmax: "
+    "perplexity = exp(mean negative log-likelihood in nats) over every prediction of the measured text, full softmax: "
     "forward the words and </S>, backward the words and <S>, words outside the vocabulary as <UNK>; mean = exp of the "
     "mean of both directions' losses (the geometric mean); 'reset': each sentence from a fresh state; 'carried': rows "
-    "of running text, state carried over sentences, a last incomplete batch left out"
+    "of running text, state carried over sentences, a last incomplete batch left out; several files: from the sums of "
+    "the losses of each file"
 )
 
 
@@ -43,11 +45,37 @@ class Perplexity:
         return {"forward": self.forward, "backward": self.backward, "mean": self.mean, "predictions": self.predictions}
 
 
-class Evaluator:
-    """Measures the perplexity of a model on prepared text; `rows` are the ids of each word type (see `input_rows`)."""
+@dataclass(frozen=True)
+class LossSum:
+    """The sums of the losses in nats, from which the perplexity of several texts together is computed."""
 
-    def __init__(self, model: BiLM, rows: Tensor, *, precision: torch.dtype = torch.float32) -> None:
-        self.model, self.rows, self.dtype = model, rows, precision
+    forward: float
+    backward: float | None  # None: the model has the forward direction only
+    predictions: int  # per direction
+
+    def __add__(self, other: LossSum) -> LossSum:
+        backward = None if self.backward is None or other.backward is None else self.backward + other.backward
+        return LossSum(self.forward + other.forward, backward, self.predictions + other.predictions)
+
+    def perplexity(self) -> Perplexity:
+        """The perplexity of all predictions in the sums."""
+        count = max(self.predictions, 1)
+        if self.backward is None:
+            return Perplexity(_exp(self.forward / count), None, _exp(self.forward / count), self.predictions)
+        forward, backward = self.forward / count, self.backward / count
+        return Perplexity(_exp(forward), _exp(backward), _exp((forward + backward) / 2), self.predictions)
+
+
+class Evaluator:
+    """Measures the perplexity of a model on prepared text; `rows` are the ids of each word type (see `input_rows`).
+
+    `progress`, if given, counts the predictions per direction.
+    """
+
+    def __init__(
+        self, model: BiLM, rows: Tensor, *, precision: torch.dtype = torch.float32, progress: Progress | None = None
+    ) -> None:
+        self.model, self.rows, self.dtype, self._progress = model, rows, precision, progress
         self.device = next(model.parameters()).device
         self._fused = find_kernel("bilstm", self.device.type, str(precision).removeprefix("torch."), model)
         self.batch_tokens = 8192 if self.device.type == "cpu" else 65536
@@ -60,19 +88,34 @@ class Evaluator:
         max_words: int | None = None,
         sentences: range | None = None,
     ) -> Perplexity:
-        """The perplexity with every sentence read from a zero state.
+        """The perplexity with every sentence read from a zero state; see `reset_sum`."""
+        return self.reset_sum(data, split=split, max_words=max_words, sentences=sentences).perplexity()
+
+    def reset_sum(
+        self,
+        data: PreparedData,
+        *,
+        split: str = "heldout",
+        max_words: int | None = None,
+        sentences: range | None = None,
+    ) -> LossSum:
+        """The losses with every sentence read from a zero state.
 
         `sentences` selects sentences by number, for example those of one source. With `max_words`, every n-th sentence
-        is measured, so that the shares of the sources stay the same.
+        of the text is measured, so that the shares of the sources stay the same.
         """
         text = data.split(split)
         chosen = range(text.num_sentences) if sentences is None else sentences
-        if max_words is not None and text.num_tokens > max_words:
-            chosen = chosen[:: math.ceil(text.num_tokens / max_words)]
+        interval = sample_interval(text, max_words)
+        chosen = range(-(-chosen.start // interval) * interval, chosen.stop, interval)
         return self._measure(sentence_batches(data, split, max_tokens=self.batch_tokens, sentences=chosen), carry=False)
 
     def carried(self, data: PreparedData, *, split: str = "heldout", max_words: int | None = None) -> Perplexity:
-        """The perplexity of continuous text; the state is carried over from sentence to sentence and batch to batch.
+        """The perplexity of continuous text; see `carried_sum`."""
+        return self.carried_sum(data, split=split, max_words=max_words).perplexity()
+
+    def carried_sum(self, data: PreparedData, *, split: str = "heldout", max_words: int | None = None) -> LossSum:
+        """The losses of continuous text; the state is carried over from sentence to sentence and batch to batch.
 
         There are as many rows as give each about a thousand words. With `max_words`, about that many words of shuffled
         sentences are measured; without it, all text in its order, as in the reference implementation.
@@ -85,8 +128,8 @@ class Evaluator:
         max_batches = max_words // (num_rows * num_steps) if is_part and max_words else None
         return self._measure(islice(stream, max_batches), carry=True)
 
-    def _measure(self, batches: Iterable[LMBatch], carry: bool) -> Perplexity:
-        """The perplexity over all predictions of the batches; `carry` keeps the state from batch to batch."""
+    def _measure(self, batches: Iterable[LMBatch], carry: bool) -> LossSum:
+        """The losses of all predictions of the batches; `carry` keeps the state from batch to batch."""
         totals, predictions = np.zeros(2), 0
         training, state = self.model.training, None
         self.model.eval()
@@ -97,12 +140,11 @@ class Evaluator:
                     state = final_state if carry else None
                     totals[: len(losses)] += losses
                     predictions += batch.num_predictions[0]
+                    if self._progress is not None:
+                        self._progress.advance(batch.num_predictions[0])
         finally:
             self.model.train(training)
-        forward, backward = totals / max(predictions, 1)
-        if len(self.model.stacks) == 1:
-            return Perplexity(_exp(forward), None, _exp(forward), predictions)
-        return Perplexity(_exp(forward), _exp(backward), _exp((forward + backward) / 2), predictions)
+        return LossSum(float(totals[0]), float(totals[1]) if len(self.model.stacks) > 1 else None, predictions)
 
     def _losses(self, batch: LMBatch, state: State | None) -> tuple[np.ndarray, State]:
         """The sum of the losses of each direction, (R,), and the final state; a state of None is a zero state."""
@@ -129,6 +171,11 @@ class Evaluator:
             for a in range(0, len(hidden), 2048)
         ]
         return -float(torch.stack(parts).sum())
+
+
+def sample_interval(text: Split, max_words: int | None) -> int:
+    """The number n so that every n-th sentence has about `max_words` words together; 1 without a limit."""
+    return 1 if max_words is None else max(1, math.ceil(text.num_tokens / max_words))
 
 
 def _exp(loss: float) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable
 from copy import deepcopy
 from pathlib import Path
@@ -17,7 +18,7 @@ from elmo.pretrain.data.stream import ContinuousStream
 from elmo.pretrain.train import checkpoint, distributed
 from elmo.pretrain.train.best_weights import prune_best, stored_weights
 from elmo.pretrain.train.metrics_log import MetricsLog
-from elmo.pretrain.train.optim import load_optimizer
+from elmo.pretrain.train.optim import learning_rate, load_optimizer
 from elmo.pretrain.train.spike_guard import SpikeGuard
 from elmo.pretrain.train.step import Trainer
 from elmo.settings import changed_settings
@@ -65,8 +66,10 @@ class RunState:
         self.saved_step = self.step
         self.spike_guard.restore(training.get("spike_guard", {"settled": self.step}))
         self.trainer.lr_factor = self.spike_guard.lr_factor
-        changes = _describe_changes(manifest["settings"], _changeable_settings(self.config))
+        changes = _describe_changes(manifest["settings"], _shared_settings(self.config, manifest["settings"]))
         print_status(f"continuing from step {self.step:,} ({path.name})" + (f"; changed: {changes}" if changes else ""))
+        if line := _describe_rate_change(manifest["settings"], self.config, self.step):
+            print_status(line)
 
     def save(self, metrics_log: MetricsLog | None) -> None:
         """Writes a checkpoint of the current step and deletes the checkpoints that are no longer needed."""
@@ -156,6 +159,29 @@ def _describe_changes(before: dict[str, Any], after: dict[str, Any]) -> str:
     """The settings that differ, in words; empty where there are none."""
     changed = changed_settings(before, after)
     return ", ".join(f"{key} {str(old)[:80]} -> {str(new)[:80]}" for key, (old, new) in changed.items())
+
+
+def _describe_rate_change(before: dict[str, Any], config: RunConfig, step: int) -> str:
+    """How another length of the run changes the learning rate of the next step; empty if it does not."""
+    max_steps = before.get("train", {}).get("max_steps")
+    if max_steps is None or max_steps == config.train.max_steps:
+        return ""
+    rates = [learning_rate(config.optim, step, number) for number in (max_steps, config.train.max_steps)]
+    if math.isclose(*rates, rel_tol=0.01):
+        return ""
+    return (
+        f"the learning rate follows the schedule of a run of {config.train.max_steps:,} steps, not of {max_steps:,}: "
+        f"at this step it changes from {rates[0]:.2e} to {rates[1]:.2e} (optim.decay={config.optim.decay})"
+    )
+
+
+def _shared_settings(config: RunConfig, before: dict[str, Any]) -> dict[str, Any]:
+    """The changeable settings that `before` also has; a checkpoint of an earlier version does not have all."""
+    tables = _changeable_settings(config)
+    return {
+        name: {key: value for key, value in table.items() if key in before.get(name, {})}
+        for name, table in tables.items()
+    }
 
 
 def _changeable_settings(config: RunConfig) -> dict[str, Any]:

@@ -1,7 +1,11 @@
-"""Throughput, share of the device's peak performance and remaining time of a run; validation time is not counted."""
+"""Throughput, share of the device's peak performance and remaining time of a run.
+
+The throughput is that of training alone. The remaining time counts everything, at the pace of the run so far.
+"""
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,6 +15,7 @@ import torch
 from elmo.model.config import BiLMConfig
 from elmo.pretrain.config import RunConfig
 from elmo.pretrain.train.step import StepMetrics, Trainer
+from elmo.progress import format_duration
 
 # dense bfloat16 peak from the data sheets, FLOP/s
 PEAKS = {"H200": 989e12, "H100": 989e12, "A100": 312e12, "L40S": 362e12, "V100": 125e12, "RTX 4090": 165e12}
@@ -47,6 +52,8 @@ class ThroughputMeter:
         self._start = self._last_time = time.monotonic()
         self._last_step = first_step
         self._paused_seconds = 0.0
+        self._after_first: tuple[float, int] | None = None  # time and number of the first step of this call
+        self._has_backward = config.model.num_directions > 1
 
     @property
     def elapsed(self) -> float:
@@ -66,6 +73,8 @@ class ThroughputMeter:
         """Lowers the step counters after a rollback by `num_steps`; the undone steps still count as training."""
         self._first_step -= num_steps
         self._last_step -= num_steps
+        if self._after_first is not None:
+            self._after_first = self._after_first[0], self._after_first[1] - num_steps
 
     def progress_line(self, step: int, metrics: StepMetrics) -> str | None:
         """A line with step, epoch, losses, learning rate, gradient norm, tokens/s, share of peak and remaining time.
@@ -73,20 +82,19 @@ class ThroughputMeter:
         None if the previous line is less than five seconds old, except for the last step.
         """
         now, settings = time.monotonic(), self._config.train
+        if self._after_first is None:
+            self._after_first = now, step
         if now - self._last_time < SECONDS_BETWEEN_LINES and step < settings.max_steps:
             return None
         steps_per_second = (step - self._last_step) / max(now - self._last_time, 1e-9)
         self._last_time, self._last_step = now, step
         tokens_per_second = steps_per_second * settings.rows * settings.steps
-        left = (settings.max_steps - step) / max(steps_per_second, 1e-9)
-        if settings.stop_after is not None:
-            left = min(left, max(0.0, settings.stop_after - self.elapsed))
+        left = self._time_left(step, now)
         share = self._share_of_peak(tokens_per_second)
         epoch = step * settings.rows * settings.steps / self._positions_per_epoch
         return (
-            f"step {step:,}/{settings.max_steps:,} epoch {epoch:.2f} loss {metrics.forward:.3f} {metrics.backward:.3f} "
-            f"lr {metrics.lr:.2e} norm {metrics.grad_norm:.2f} {tokens_per_second:,.0f} tokens/s{share} "
-            f"{clock(left)} left"
+            f"step {step:,}/{settings.max_steps:,} epoch {epoch:.2f} {self._losses(metrics)} "
+            f"lr {metrics.lr:.2e} norm {metrics.grad_norm:.2f} {tokens_per_second:,.0f} tokens/s{share}{left}"
         )
 
     def tokens_per_second(self, step: int) -> float:
@@ -96,10 +104,26 @@ class ThroughputMeter:
 
     def summary(self, step: int) -> str:
         """One line for the end of the run: number of tokens, duration and speed."""
-        return (
-            f"{self._num_tokens(step):,} tokens in {clock(self.elapsed)}, {self.tokens_per_second(step):,.0f} tokens/s "
-            "while training"
-        )
+        speed = f"{self.tokens_per_second(step):,.0f} tokens/s while training"
+        return f"{self._num_tokens(step):,} tokens in {format_duration(self.elapsed)}, {speed}"
+
+    def _losses(self, metrics: StepMetrics) -> str:
+        backward = f" bwd {metrics.backward:.3f}" if self._has_backward else ""
+        return f"loss fwd {metrics.forward:.3f}{backward}"
+
+    def _time_left(self, step: int, now: float) -> str:
+        """The remaining time at the pace since the first step, which includes set-up, or until a limit of the run."""
+        assert self._after_first is not None
+        settings, (first_time, first_step) = self._config.train, self._after_first
+        limits = []
+        if step > first_step:
+            last_step = settings.max_steps
+            if settings.max_tokens is not None:
+                last_step = min(last_step, math.ceil(settings.max_tokens / (settings.rows * settings.steps)))
+            limits.append(max(0, last_step - step) * (now - first_time) / (step - first_step))
+        if settings.stop_after is not None:
+            limits.append(max(0.0, settings.stop_after - self.elapsed))
+        return f" {format_duration(min(limits))} left" if limits else ""
 
     def _num_tokens(self, step: int) -> int:
         return (step - self._first_step) * self._config.train.rows * self._config.train.steps
@@ -110,10 +134,3 @@ class ThroughputMeter:
         name = torch.cuda.get_device_name(self._device)
         peak = next((value for key, value in PEAKS.items() if key in name), None)
         return f" ({tokens_per_second * self._flops_per_token / peak:.0%} of bf16 peak)" if peak else ""
-
-
-def clock(seconds: float) -> str:
-    """A duration as h:mm:ss, or as m:ss below one hour."""
-    minutes, rest = divmod(int(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
