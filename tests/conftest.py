@@ -1,4 +1,4 @@
-"""Settings for all tests: two torch threads, and hypothesis without deadlines (and without randomness in CI)."""
+"""Settings for all tests: two torch threads, and hypothesis without a clock (and without randomness in CI)."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ import hypothesis
 import torch
 
 torch.set_num_threads(2)
-hypothesis.settings.register_profile("local", deadline=None)
-hypothesis.settings.register_profile("ci", deadline=None, derandomize=True)
+without_clock = {"deadline": None, "suppress_health_check": [hypothesis.HealthCheck.too_slow]}
+hypothesis.settings.register_profile("local", **without_clock)
+hypothesis.settings.register_profile("ci", **without_clock, derandomize=True)
 hypothesis.settings.load_profile("ci" if os.environ.get("CI") else "local")
