@@ -61,9 +61,7 @@ def run_folder(tmp_path) -> Path:
 
 def write_card(run_folder: Path, *words: str) -> tuple[str, subprocess.CompletedProcess[str]]:
     command = [sys.executable, str(ROOT / "runs" / "model_card.py"), "run", "--model", "model", "--records", "records"]
-    done = subprocess.run(
-        [*command, "--out", "card.md", *words], cwd=run_folder, capture_output=True, text=True, timeout=60
-    )
+    done = subprocess.run([*command, "--out", "card.md", *words], cwd=run_folder, capture_output=True, text=True)
     return (run_folder / "card.md").read_text(encoding="utf-8"), done
 
 

@@ -91,6 +91,6 @@ def test_loading_and_the_first_sentence_take_under_three_seconds():
     times = []
     for _ in range(4):  # the first run may compile kernels
         start = processor_seconds()
-        subprocess.run([sys.executable, "-c", code], cwd=ROOT, env=environment, check=True, timeout=120)
+        subprocess.run([sys.executable, "-c", code], cwd=ROOT, env=environment, check=True)
         times.append(processor_seconds() - start)
     assert min(times[1:]) < 3.0, times

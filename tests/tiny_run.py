@@ -84,7 +84,7 @@ def command(text: Path, out: Path, *more: str) -> list[str]:
 
 def call(*words: str, **options: Any) -> subprocess.CompletedProcess[str]:
     """Runs a command line and captures its output."""
-    return subprocess.run(words, capture_output=True, text=True, env=ENVIRONMENT, timeout=280, check=False, **options)
+    return subprocess.run(words, capture_output=True, text=True, env=ENVIRONMENT, check=False, **options)
 
 
 def digest(out: Path) -> str:

@@ -25,7 +25,13 @@ from typing import Annotated, Any, NoReturn
 import typer
 from typer.core import TyperGroup
 
-from elmo import __version__
+try:
+    from elmo import __version__
+except ImportError:  # elmo/__init__.py is of another distribution
+    sys.exit(
+        "elmo: another package with the name elmo has replaced files of elmo-lm.\n"
+        "  Remove both (pip uninstall elmo elmo-lm) and install elmo-lm again, as its README says."
+    )
 from elmo.errors import ElmoError
 
 VERBS = {  # verb: (module with `run` and EXAMPLE, one-line help)
@@ -73,10 +79,6 @@ def main(args: list[str] | None = None) -> NoReturn:
 
 
 def _prepare_process() -> None:
-    # OpenMP threads that spin at barriers become 10 times slower when another process needs a core; torch reads these
-    # variables when it is imported
-    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-    os.environ.setdefault("GOMP_SPINCOUNT", "0")
     signal.signal(signal.SIGTERM, _exit_on_sigterm)
     _protect_stderr()
     if sys.stdout is not None and sys.stdout.errors == "strict":

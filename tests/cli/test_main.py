@@ -7,10 +7,10 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
+from in_process_cli import run_in_process
 
 from elmo.cli.main import VERBS
 
@@ -22,7 +22,7 @@ def elmo(*words: str, before: str = "", **options) -> subprocess.CompletedProces
     """Runs the command in its own process; `before` is Python code that runs first, for example to add a verb."""
     options["env"] = {**os.environ, "PYTHONPATH": str(ROOT), **options.get("env", {})}
     options.setdefault("stdout", subprocess.PIPE)
-    return subprocess.run(command(*words, before=before), stderr=subprocess.PIPE, text=True, timeout=60, **options)
+    return subprocess.run(command(*words, before=before), stderr=subprocess.PIPE, text=True, **options)
 
 
 def command(*words: str, before: str = "") -> list[str]:
@@ -59,13 +59,12 @@ def test_help_lists_every_verb_without_importing_it():
     assert done.stdout.endswith("['elmo.cli.main']\n")
 
 
-def test_help_is_quick():
-    times = []
-    for _ in range(5):
-        begun = time.perf_counter()
-        elmo("--help")
-        times.append(time.perf_counter() - begun)
-    assert min(times) < 0.3, times  # the fastest of five runs, because the machine may be busy
+def test_help_imports_few_modules():
+    watch = "import atexit, sys; atexit.register(lambda: print(*sys.modules))"
+    modules = elmo("--help", before=watch).stdout.splitlines()[-1].split()
+    assert "typer" in modules
+    assert not {"torch", "numpy", "h5py", "safetensors", "rich", "asyncio"} & set(modules)
+    assert len(modules) < 250  # about 150, most of them of typer; torch alone has more than 1,000
 
 
 @pytest.mark.parametrize("name", VERBS)
@@ -135,13 +134,13 @@ def test_verb_can_set_its_own_exit_code():
 @posix
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_signal_unwinds_and_sets_the_exit_code(number, code):
-    body = "import time\ntry:\n    print('ready', flush=True)\n    time.sleep(60)\nfinally:\n    print('cleaned')"
+    body = "import time\ntry:\n    print('ready', flush=True)\n    time.sleep(3600)\nfinally:\n    print('cleaned')"
     child = subprocess.Popen(
         command("planted", before=verb(body)), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT
     )
     assert child.stdout.readline() == "ready\n"
     child.send_signal(number)
-    rest, errors = child.communicate(timeout=30)
+    rest, errors = child.communicate()
     assert rest == "cleaned\n"
     assert child.returncode == code
     assert "Traceback" not in errors
@@ -159,7 +158,7 @@ def test_closed_pipe_is_no_error(lines):
     child.stdin.write("go\n")
     child.stdin.flush()
     assert child.stderr.read() == ""
-    assert child.wait(timeout=30) == 0
+    assert child.wait() == 0
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="this system has no /dev/full")
@@ -194,16 +193,6 @@ def test_strange_characters_are_escaped_where_the_terminal_cannot_show_them():
     assert (done.returncode, done.stdout) == (0, "b\\xe4nk \\ud800\n")
 
 
-@pytest.mark.parametrize(("variables", "printed"), [({}, "PASSIVE 0"), ({"OMP_WAIT_POLICY": "ACTIVE"}, "ACTIVE 0")])
-def test_openmp_waits_passively_unless_the_environment_says_otherwise(variables, printed):
-    env = {name: value for name, value in os.environ.items() if name not in ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT")}
-    body = "import os\nprint(os.environ['OMP_WAIT_POLICY'], os.environ['GOMP_SPINCOUNT'])"
-    done = subprocess.run(
-        command("planted", before=verb(body)), env={**env, **variables}, cwd=ROOT, capture_output=True, text=True
-    )
-    assert done.stdout.strip() == printed
-
-
 def test_every_verb_file_is_listed_in_verbs():
     files = (ROOT / "elmo" / "cli").glob("*.py")
     verb_files = {path.stem for path in files if "\ndef run(" in path.read_text(encoding="utf-8")}
@@ -211,7 +200,7 @@ def test_every_verb_file_is_listed_in_verbs():
     assert verb_files == listed, "a verb is a file with a function `run` and a line in VERBS of elmo/cli/main.py"
 
 
-def test_doctor_reports_versions_and_devices():
+def test_doctor_reports_versions_and_devices(capsys):
     import numpy
     import torch
 
@@ -223,5 +212,5 @@ def test_doctor_reports_versions_and_devices():
     assert facts["devices"][0] == "cpu"
     assert facts["torch_threads"] >= 1
     assert facts["free_disk_gb"] > 0
-    table = elmo("doctor").stdout
+    table = run_in_process(capsys, "doctor").stdout
     assert all(any(line.startswith(name) for line in table.splitlines()) for name in facts)

@@ -79,7 +79,7 @@ def test_sigterm_saves_the_run_and_says_how_to_continue(tmp_path):
     assert child.stderr is not None
     assert any(line.startswith("epoch 1,") for line in iter(child.stderr.readline, ""))
     child.send_signal(signal.SIGTERM)
-    out, err = child.communicate(timeout=60)
+    out, err = child.communicate()
     assert child.returncode == 143
     assert out == ""
     assert err.splitlines()[-1].startswith("stopped by SIGTERM after update")

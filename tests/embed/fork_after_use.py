@@ -77,7 +77,7 @@ def in_child_of_busy_process() -> str:
 def in_child(work: Callable[[], bool]) -> str:
     pid = os.fork()
     if pid == 0:
-        signal.alarm(60)
+        signal.alarm(1800)  # ends a child that waits for a lock forever
         code = 2
         try:
             code = 0 if work() else 1

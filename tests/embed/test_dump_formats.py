@@ -206,7 +206,7 @@ def test_stream_to_standard_output_is_the_file(tmp_path, embedder, source, monke
     assert (summary.lines, summary.path) == (len(LINES), "-")
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(st.lists(st.text(st.characters(exclude_characters="\n", exclude_categories=["Cs"]), max_size=30), max_size=40))
 def test_any_text_comes_back_from_jsonl(tmp_path, embedder, texts):
     source = tmp_path / "any.txt"

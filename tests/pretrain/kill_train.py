@@ -15,6 +15,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -67,7 +68,8 @@ def kill_at_moments(folder: Path, count: int, rng: random.Random) -> None:
     seconds, num_killed = time.monotonic() - start, 0
     for number in range(count):
         out = folder / f"killed-{number}"
-        num_killed += in_child(lambda out=out: tiny_run.run(text, out, steps), after=rng.uniform(0, seconds)) != 0
+        pause = rng.uniform(0, seconds)
+        num_killed += in_child(lambda out=out: tiny_run.run(text, out, steps), until=partial(time.sleep, pause)) != 0
         assert in_child(lambda out=out: tiny_run.run(text, out, steps)) == 0, out
         assert tiny_run.digest(out) == expected, out
         steps_trained = [r["step"] for r in tiny_run.records(out) if "forward" in r]
@@ -78,25 +80,29 @@ def kill_at_moments(folder: Path, count: int, rng: random.Random) -> None:
 
 def kill_saves(folder: Path, count: int, rng: random.Random) -> None:
     """A loop of saves is killed `count` times: no finished checkpoint is lost, and half-written ones are removed."""
-    num_saved = 0
     for number in range(count):
         out = folder / f"saves-{number}"
         read, write = os.pipe()
-        status = in_child(lambda out=out, write=write: save_forever(out, write), after=rng.uniform(0.02, 0.3))
+        num_saves, pause = rng.randint(0, 6), rng.uniform(0, 0.03)  # a random moment after so many saves
+
+        def wait(read: int = read, num_saves: int = num_saves, pause: float = pause) -> None:
+            for _ in range(num_saves):
+                os.read(read, 1)
+            time.sleep(pause)
+
+        status = in_child(lambda out=out, write=write: save_forever(out, write), until=wait)
         assert status == -signal.SIGKILL
         os.close(write)
         with os.fdopen(read, "rb") as pipe:
-            acknowledged = len(pipe.read())
+            acknowledged = num_saves + len(pipe.read())
         newest = newest_sound(out) if list_checkpoints(out) else None
         step = newest[2]["step"] if newest else 0
         assert step >= acknowledged, (number, step, acknowledged)
         if newest:
             assert torch.equal(newest[1]["w"], torch.full((50_000,), float(step)))
-            num_saved += 1
         remove_unfinished(out)
         assert not out.exists() or all(path.name.startswith("step-") for path in out.iterdir())
         shutil.rmtree(out, ignore_errors=True)
-    assert num_saved > count // 2
 
 
 def send_signals(folder: Path, count: int, rng: random.Random) -> None:
@@ -105,13 +111,12 @@ def send_signals(folder: Path, count: int, rng: random.Random) -> None:
     for number in (signal.SIGINT, signal.SIGTERM)[:count]:
         out = folder / number.name
         arguments = tiny_run.command(text, out)[3:]
-        status = in_child(
-            lambda arguments=arguments: slow_steps(lambda: elmo(arguments)), ready=out / "metrics.jsonl", send=number
-        )
+        step = rng.randint(2, 39)
+        status = in_child(partial(signal_after, step, number, partial(elmo, arguments)))
         assert status == 128 + number, status
         newest = newest_sound(out / "checkpoints")
         assert newest is not None
-        assert 0 < newest[2]["step"] < 40
+        assert newest[2]["step"] == step
         assert in_child(lambda arguments=arguments: elmo(arguments)) == 0
         assert tiny_run.digest(out) == expected
 
@@ -121,7 +126,9 @@ def suspend_and_continue(folder: Path, count: int, rng: random.Random) -> None:
     text, _ = run_uninterrupted(folder, 40)
     out = folder / "suspended"
     arguments = tiny_run.command(text, out, "--stop-after", "1s", "--max-steps", "100000")[3:]
-    status = in_child(lambda: elmo(arguments), ready=out / "metrics.jsonl", send=signal.SIGSTOP, wake=1.5)
+    status = in_child(
+        lambda: elmo(arguments), until=lambda: wait_for(out / "metrics.jsonl"), send=signal.SIGSTOP, wake=1.5
+    )
     assert status == 0
     newest = newest_sound(out / "checkpoints")
     assert newest is not None
@@ -195,15 +202,18 @@ def die_after(steps: int, before: bool, text: Path, out: Path, *layers: dict[str
     tiny_run.run(text, out, *layers)
 
 
-def slow_steps(work: Callable[[], object]) -> None:
-    """Calls `work` with a pause before each step, so that a signal arrives in the middle of the run."""
-    update = Trainer.update
+def signal_after(steps: int, number: signal.Signals, work: Callable[[], object]) -> None:
+    """Calls `work` and sends the own process a signal in the middle of update number `steps`."""
+    update, num_updates = Trainer.update, 0
 
-    def slow_update(*args: object) -> object:
-        time.sleep(0.05)
+    def counting_update(*args: object) -> object:
+        nonlocal num_updates
+        num_updates += 1
+        if num_updates == steps:
+            os.kill(os.getpid(), number)
         return update(*args)  # type: ignore[arg-type]  # passed through
 
-    Trainer.update = slow_update  # type: ignore[method-assign,assignment]  # in a separate child
+    Trainer.update = counting_update  # type: ignore[method-assign,assignment]  # in a separate child
     work()
 
 
@@ -217,13 +227,12 @@ def save_forever(out: Path, pipe: int) -> None:
 
 def in_child(
     work: Callable[[], object],
-    after: float | None = None,
     *,
-    ready: Path | None = None,
+    until: Callable[[], object] | None = None,
     send: signal.Signals = signal.SIGKILL,
     wake: float | None = None,
 ) -> int:
-    """The exit code of `work` in a forked process, which gets the signal `send` after some time or when `ready` exists.
+    """The exit code of `work` in a forked process, which gets the signal `send` when `until` has returned.
 
     `wake` is the number of seconds after which a suspended process is continued.
     """
@@ -238,17 +247,18 @@ def in_child(
             code = int(end.code or 0)
         finally:
             os._exit(code)
-    if ready is not None:
-        while not ready.exists() and os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
-            time.sleep(0.02)
-        after = 0.3
-    if after is not None:
-        time.sleep(after)
+    if until is not None:
+        until()
         os.kill(pid, send)
     if wake is not None:
         time.sleep(wake)
         os.kill(pid, signal.SIGCONT)
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+def wait_for(path: Path) -> None:
+    while not path.exists():
+        time.sleep(0.02)
 
 
 if __name__ == "__main__":

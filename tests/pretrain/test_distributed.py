@@ -17,7 +17,7 @@ FAST = ["equal", "muon", "spike", "sparse", "nan", "fewer", "lost", "patient", "
 def drive(folder: Path, *tests: str) -> str:
     """Runs tests of train_ranks.py in a separate process; returns its output."""
     arguments = [sys.executable, str(DRIVER), str(folder), *tests]
-    done = subprocess.run(arguments, capture_output=True, text=True, env=ENVIRONMENT, timeout=280, check=False)
+    done = subprocess.run(arguments, capture_output=True, text=True, env=ENVIRONMENT, check=False)
     return done.stdout + done.stderr
 
 
@@ -33,7 +33,7 @@ def test_processes(test: str, output: str) -> None:
 
 
 @pytest.mark.slow
-def test_stalled_process_ends_the_others_within_half_a_minute(tmp_path: Path) -> None:
+def test_stalled_process_ends_the_others(tmp_path: Path) -> None:
     assert "passed stalled\n" in drive(tmp_path, "stalled")
 
 

@@ -26,7 +26,7 @@ DRIVER = Path(__file__).parent / "kill_train.py"
 def drive(test: str, folder: Path, count: int) -> None:
     """Runs one test of kill_train.py in a separate process."""
     arguments = [sys.executable, str(DRIVER), test, str(folder), str(count)]
-    done = subprocess.run(arguments, capture_output=True, text=True, env=ENVIRONMENT, timeout=900, check=False)
+    done = subprocess.run(arguments, capture_output=True, text=True, env=ENVIRONMENT, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -35,7 +35,6 @@ def test_run_killed_at_steps_ends_bit_identical(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(900)
 def test_run_killed_at_20_random_times_ends_bit_identical(tmp_path: Path) -> None:
     drive("moments", tmp_path, 20)
 

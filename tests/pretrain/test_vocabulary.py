@@ -134,8 +134,8 @@ def test_the_error_of_a_bad_vocabulary_says_what_is_wrong(tmp_path, content, mes
 def test_windows_line_ends_and_two_million_lines_are_read(tmp_path):
     path = tmp_path / "vocab.txt"
     path.write_bytes("\r\n".join([*SPECIALS, *map(str, range(2_000_000))]).encode())
-    start = time.monotonic()
+    start = time.process_time()
     vocab = read_vocabulary(path)
-    assert time.monotonic() - start < 30
+    assert time.process_time() - start < 30
     assert len(vocab) == 2_000_003
     assert vocab.id("1999999") == 2_000_002

@@ -168,7 +168,8 @@ def test_a_damaged_checkpoint_is_an_error_with_its_file(tmp_path):
         train(config, tmp_path / "run")
 
 
-def test_a_run_with_a_damaged_newest_checkpoint_continues_from_the_one_before_it(tmp_path, caplog):
+def test_a_run_with_a_damaged_newest_checkpoint_continues_from_the_one_before_it(tmp_path, caplog, monkeypatch):
+    monkeypatch.setattr("elmo.tasks.training_loop.QUICK_SAVE", float("inf"))  # every validation writes a checkpoint
     config = tiny_tasks.settings(tmp_path, "ner", {"train": {"epochs": 4, "patience": 9}})
     train(config, tmp_path / "uninterrupted")
     train_interrupted(config, tmp_path / "run", after=3)
@@ -256,9 +257,9 @@ def test_two_sets_of_runs_take_turns_and_train_each_run_once(tmp_path):
     with ThreadPoolExecutor(1) as executor:
         with lock_run_folder(tmp_path / "set" / "a"):
             records = executor.submit(train_plan, plan, tmp_path / "set", say=say)
-            assert waiting.wait(60)
+            assert waiting.wait(1800)
             shutil.copytree(tmp_path / "first", tmp_path / "set" / "a", dirs_exist_ok=True)  # the holder has finished
-        trained = records.result(60)
+        trained = records.result(1800)
     assert trained[0]["seconds"] == first["seconds"], "the run of the first process is not trained again"
     assert trained[1]["path"].endswith("record.json")
 

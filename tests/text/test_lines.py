@@ -61,7 +61,7 @@ def test_only_newlines_end_lines(tmp_path: Path, data: bytes, lines: list[str]) 
 
 @given(st.lists(st.text(st.characters(codec="utf-8", exclude_characters="\n")).map(lambda line: line.rstrip("\r"))))
 @example(["\ufeff" * 2, ""])
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 def test_written_lines_are_read_back(tmp_path: Path, lines: list[str]) -> None:
     path = write(tmp_path, b"\xef\xbb\xbf" + "".join(line + "\n" for line in lines).encode())
     assert list(read_lines(path)) == lines

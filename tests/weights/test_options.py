@@ -102,10 +102,10 @@ def test_hostile_json_is_a_weights_error(data, word):
 
 def test_duplicate_among_many_keys_is_refused_quickly():
     data = "{" + ",".join(f'"k{i}":0' for i in range(60_000)) + ',"k59999":0}'
-    start = time.perf_counter()
+    start = time.process_time()
     with pytest.raises(WeightsError, match="k59999"):
         parse_json(data.encode(), "options.json", error=WeightsError)
-    assert time.perf_counter() - start < 2
+    assert time.process_time() - start < 2
 
 
 KEYS = st.sampled_from(["lstm", "char_cnn", "dim", "projection_dim", "n_layers", "filters", "embedding"])
