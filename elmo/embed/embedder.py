@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, overload
 
 import numpy as np
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from elmo.embed.lm import Perplexity, Scores, Substitute
+    from elmo.embed.neighbors import Corpus, SearchResult
 
 log = logging.getLogger(__name__)
 
@@ -284,6 +286,34 @@ class Embedder:
     ) -> Tensor:
         """The cosine of each of `a` with the item of `b` at the same position, (N,)."""
         return cosine_pairs(self._encoded(a), self._encoded(b))
+
+    def similar(
+        self,
+        sentence: OneText | Sequence[str],
+        word: str | int,  # in the sentence, or its position, from 0
+        corpus: Corpus,
+        *,
+        beside: Sequence[OneText | Sequence[str]] = (),  # other sentences with the word, searched for in the same pass
+        k: int = 10,
+        layers: LayerSpec = "top",
+        same_word: bool = False,  # only other occurrences of the word
+        split: bool = False,  # lines and strings of the corpus are paragraphs, which are split into sentences
+        index: str | Path | None = None,  # folder in which the corpus's vectors are stored for later searches
+        show_progress_bar: bool | None = False,
+    ) -> SearchResult:
+        """Where a corpus uses words as this sentence uses the word: `.nearest` has the k nearest uses, best first.
+
+        The corpus is the path of a text file with one sentence per line, or texts; it is read once, in constant memory
+        unless there is an `index`. The result also has the nearest words without context.
+        """
+        from elmo.embed.neighbors import corpus_sentences, find_neighbors, word_queries  # which import this module
+
+        queries = word_queries(self, [sentence, *beside], word)
+        sentences = corpus_sentences(self, corpus, split=split)
+        return find_neighbors(
+            self, queries, sentences, layers=layers, k=k, word=queries[0].word if same_word else None,
+            index=None if index is None else Path(index), show=show_progress_bar,
+        )  # fmt: skip
 
     @overload
     def score(self, texts: OneText) -> Scores: ...  # type: ignore[overload-overlap]
