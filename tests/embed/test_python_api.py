@@ -209,7 +209,8 @@ ARRAY, TENSOR = "numpy.ndarray", "torch._tensor.Tensor"
 REVEALED = [
     ARRAY, f"list[{ARRAY}", TENSOR, f"list[{TENSOR}", ARRAY, f"list[{ARRAY}", ARRAY, ARRAY, TENSOR,
     "elmo.embed.lm.Scores", "list[elmo.embed.lm.Scores", "list[elmo.embed.lm.Substitute", "list[list[",
-    "elmo.embed.neighbors.SearchResult", "list[elmo.embed.neighbors.Neighbor", "elmo.pretrain.bilm_training.TrainingResult",
+    "elmo.embed.neighbors.SearchResult", "list[elmo.embed.neighbors.Neighbor",
+    "elmo.pretrain.bilm_training.TrainingResult",
 ]  # fmt: skip
 
 
