@@ -104,4 +104,6 @@ def make_indexer(parts: ModelParts) -> Indexer:
 def _vocabulary(parts: ModelParts) -> Vocabulary | None:
     """The vocabulary of the softmax or the word table; a character model without a softmax does not need one."""
     needed = parts.config.head is not None or parts.config.words is not None
-    return Vocabulary(parts.vocab, source=parts.source) if needed and parts.vocab is not None else None
+    if not needed or parts.vocab is None:
+        return None
+    return Vocabulary(parts.vocab, source=parts.source, counts=parts.word_counts)
