@@ -24,7 +24,7 @@ from torch import Tensor
 from elmo.devices import choose_device
 from elmo.embed.layer_choice import LayerChoice, LayerSpec, choose_layers
 from elmo.embed.pool import check_pooling, cosine_matrix, cosine_pairs, normalize, pool_documents
-from elmo.embed.run.batches import BatchOptions, to_numpy
+from elmo.embed.run.batches import BatchOptions, pool_sentences, to_numpy
 from elmo.embed.run.executor import DTYPES, choose_executor
 from elmo.embed.states import check_policy
 from elmo.embed.word_cache import WordCache
@@ -173,7 +173,7 @@ class Embedder:
         self,
         texts: OneText | Texts,
         *,
-        layers: LayerSpec = "average",  # all, top, average, a number, one weight per layer, a ScalarMix
+        layers: LayerSpec = "average",  # all, top, average, concat, a number, one weight per layer, a ScalarMix
         batch_size: int = 256,  # most sentences per batch
         max_tokens: int = 8192,  # most tokens per batch, padding included
         output: str = "numpy",  # numpy, torch
@@ -253,8 +253,8 @@ class Embedder:
         """
         inputs = normalize_input(sentences, self._tokenize, missing=missing, split=split)
         layer_choice = choose_layers(layers, self.num_layers)
-        shape = (len(layer_choice.matrix), self.dim) if layer_choice.stacked else (self.dim,)
-        result = np.zeros((len(inputs.sentences), *shape), dtype=self._numpy_dtype())  # (N, D)
+        shape = (len(inputs.sentences), *layer_choice.shape(self.dim))
+        result = np.zeros(shape, dtype=self._numpy_dtype())  # (N, D)
         pooled = self.pooled(
             inputs.sentences, layers=layers, pooling=pooling, batch_size=batch_size, max_tokens=max_tokens
         )
@@ -382,7 +382,12 @@ class Embedder:
         """For some sentences at a time, in order: one vector per sentence (n, D), and how many tokens they have."""
         check_pooling(pooling)
         options = self._batch_options(batch_size, max_tokens)
-        yield from self._executor.pooled(sentences, choose_layers(layers, self.num_layers), options, pooling)
+        layer_choice = choose_layers(layers, self.num_layers)
+        if layer_choice.joined:  # tokens are joined before they are pooled; executors pool layer by layer
+            vectors = self._executor.vectors(sentences, layer_choice, options, on_host=True)
+            yield from pool_sentences(vectors, layer_choice, pooling)
+        else:
+            yield from self._executor.pooled(sentences, layer_choice, options, pooling)
 
     def forget_words(self) -> None:
         """Discards the cached word vectors."""
