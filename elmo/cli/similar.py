@@ -35,7 +35,13 @@ def run(
     ] = None,
     model: Annotated[str, typer.Option(help="Name, folder or file of the model.")] = "default",
     tokenizer: Tokenizer = None,
-    layers: Annotated[str, typer.Option(help="top, average, a number, or weights.")] = "top",
+    layers: Annotated[
+        str,
+        typer.Option(
+            help="Layers to compare: top, average, concat, a number, or weights. top is best for the senses of one "
+            "word; concat (all layers at unit length, side by side) is best for the similarity of different words."
+        ),
+    ] = "top",
     k: Annotated[int, typer.Option("-k", min=1, help="Number of neighbours to show.")] = 10,
     same_word: Annotated[bool, typer.Option("--same-word", help="Only other occurrences of the same word.")] = False,
     state: Annotated[str, typer.Option(help="reset or warm.")] = "reset",

@@ -23,8 +23,8 @@ from torch import Tensor
 
 from elmo.devices import choose_device
 from elmo.embed.layer_choice import LayerChoice, LayerSpec, choose_layers
-from elmo.embed.pool import check_pooling, cosine_matrix, cosine_pairs, normalize, pool_documents
-from elmo.embed.run.batches import BatchOptions, pool_sentences, to_numpy
+from elmo.embed.pool import check_pooling, cosine_matrix, cosine_pairs, join_layers, normalize, pool_documents
+from elmo.embed.run.batches import BatchOptions, to_numpy
 from elmo.embed.run.executor import DTYPES, choose_executor
 from elmo.embed.states import check_policy
 from elmo.embed.word_cache import WordCache
@@ -274,18 +274,28 @@ class Embedder:
             return torch.from_numpy(np.ascontiguousarray(result)).to(self.device)
         return result
 
-    def similarity(self, a: OneText | Texts | np.ndarray | Tensor, b: OneText | Texts | np.ndarray | Tensor) -> Tensor:
+    def similarity(
+        self,
+        a: OneText | Texts | np.ndarray | Tensor,
+        b: OneText | Texts | np.ndarray | Tensor,
+        *,
+        layers: LayerSpec = "average",  # of texts
+    ) -> Tensor:
         """Cosines between each of `a` and each of `b`, (N, M), as in sentence-transformers.
 
         Both are vectors that `encode` returned, or texts, which are encoded. A zero vector has cosine 0.
         """
-        return cosine_matrix(self._encoded(a), self._encoded(b))
+        return cosine_matrix(self._encoded(a, layers), self._encoded(b, layers))
 
     def similarity_pairwise(
-        self, a: OneText | Texts | np.ndarray | Tensor, b: OneText | Texts | np.ndarray | Tensor
+        self,
+        a: OneText | Texts | np.ndarray | Tensor,
+        b: OneText | Texts | np.ndarray | Tensor,
+        *,
+        layers: LayerSpec = "average",
     ) -> Tensor:
         """The cosine of each of `a` with the item of `b` at the same position, (N,)."""
-        return cosine_pairs(self._encoded(a), self._encoded(b))
+        return cosine_pairs(self._encoded(a, layers), self._encoded(b, layers))
 
     def similar(
         self,
@@ -304,7 +314,8 @@ class Embedder:
         """Where a corpus uses words as this sentence uses the word: `.nearest` has the k nearest uses, best first.
 
         The corpus is the path of a text file with one sentence per line, or texts; it is read once, in constant memory
-        unless there is an `index`. The result also has the nearest words without context.
+        unless there is an `index`. The result also has the nearest words without context. The layer "top" tells the
+        senses of one word apart best; "concat" compares different words best (docs/guides/probes.md).
         """
         from elmo.embed.neighbors import corpus_sentences, find_neighbors, word_queries  # which import this module
 
@@ -383,11 +394,8 @@ class Embedder:
         check_pooling(pooling)
         options = self._batch_options(batch_size, max_tokens)
         layer_choice = choose_layers(layers, self.num_layers)
-        if layer_choice.joined:  # tokens are joined before they are pooled; executors pool layer by layer
-            vectors = self._executor.vectors(sentences, layer_choice, options, on_host=True)
-            yield from pool_sentences(vectors, layer_choice, pooling)
-        else:
-            yield from self._executor.pooled(sentences, layer_choice, options, pooling)
+        for vectors, num_tokens in self._executor.pooled(sentences, layer_choice.before_joining(), options, pooling):
+            yield join_layers(vectors) if layer_choice.joined else vectors, num_tokens
 
     def forget_words(self) -> None:
         """Discards the cached word vectors."""
@@ -421,14 +429,14 @@ class Embedder:
                 raise ConfigError(f"{name} is {value!r}; expected a whole number of at least 1.")
         return BatchOptions(self.state, batch_size, max_tokens)
 
-    def _encoded(self, texts_or_vectors: Any) -> Tensor:
+    def _encoded(self, texts_or_vectors: Any, layers: LayerSpec) -> Tensor:
         """Vectors as a matrix (N, D); texts are encoded."""
         if isinstance(texts_or_vectors, Tensor):
             vectors = texts_or_vectors
         elif isinstance(texts_or_vectors, np.ndarray) and texts_or_vectors.dtype.kind == "f":
             vectors = torch.from_numpy(texts_or_vectors)
         else:
-            vectors = self.encode(texts_or_vectors, convert_to_tensor=True)
+            vectors = self.encode(texts_or_vectors, layers=layers, convert_to_tensor=True)
         if vectors.ndim not in (1, 2):
             raise ConfigError(f"The vectors have shape {tuple(vectors.shape)}; expected (N, D), one row per text.")
         return vectors if vectors.ndim == 2 else vectors[None]

@@ -1,7 +1,8 @@
 """The choice of layers, from a name, a number or weights: a matrix (K, L+1) with K result vectors per token.
 
 Every choice is linear in the layers, so executors apply it per direction and per chunk. A long document needs memory
-for the chosen layers only. "concat" then scales the K vectors of a token to length 1 and joins them.
+for the chosen layers only. "concat" then scales the K vectors of a token to length 1 and joins them; the vectors of a
+sentence are pooled before that, layer by layer.
 """
 
 from __future__ import annotations
@@ -38,6 +39,10 @@ class LayerChoice:
             unit = torch.nn.functional.normalize(vectors, dim=-1)  # zero vectors stay zero
             return unit.movedim(0, -2).flatten(-2)
         return vectors if self.stacked else vectors[0]
+
+    def before_joining(self) -> LayerChoice:
+        """The stacked choice of the vectors that a joined choice joins; other choices are unchanged."""
+        return LayerChoice(self.matrix, stacked=True) if self.joined else self
 
     def shape(self, dim: int) -> tuple[int, ...]:
         """The shape of a token's result for layers of width `dim`: (K, D), or (D,), or (K * D,) if it is joined."""

@@ -43,13 +43,13 @@ def test_cosine_is_the_mean_of_the_cosines_of_the_layers(embedder: Embedder) -> 
 
 
 @pytest.mark.parametrize("pooling", ["mean", "max"])
-def test_sentences_are_pooled_over_the_joined_vectors(embedder: Embedder, pooling: str) -> None:
+def test_layers_of_a_sentence_are_pooled_before_they_are_joined(embedder: Embedder, pooling: str) -> None:
     vectors = embedder.encode(SENTENCES, layers="concat", pooling=pooling)
     assert vectors.shape == (3, embedder.num_layers * embedder.dim)
     for row, sentence in zip(vectors, SENTENCES[:2], strict=False):
-        tokens = joined(embedder.layers(sentence))
-        expected = tokens.mean(0) if pooling == "mean" else tokens.max(0)
-        np.testing.assert_allclose(row, expected, atol=1e-6)
+        layers = embedder.layers(sentence)  # (L, n, D)
+        pooled = layers.mean(1, keepdims=True) if pooling == "mean" else layers.max(1, keepdims=True)
+        np.testing.assert_allclose(row, joined(pooled)[0], atol=1e-6)
     assert not vectors[2].any()
     assert embedder.encode("One. Two.", layers="concat", split=True).shape == vectors[0].shape
 
@@ -87,3 +87,13 @@ def test_search_takes_it_streamed_and_indexed(embedder: Embedder, tmp_path: Path
     np.testing.assert_allclose(
         [n.score for n in streamed.nearest], [n.score for n in indexed.nearest], atol=2e-3
     )  # float16
+
+
+def test_similarity_compares_texts_by_the_layers_that_are_asked_for(embedder: Embedder) -> None:
+    one, other = SENTENCES[:2], SENTENCES[1:]
+    for layers in ("concat", "top"):
+        x, y = (embedder.encode(texts, layers=layers) for texts in (one, other))
+        expected = embedder.similarity(x, y)
+        np.testing.assert_allclose(embedder.similarity(one, other, layers=layers), expected, atol=1e-6)
+        pairs = embedder.similarity_pairwise(one, other, layers=layers)
+        np.testing.assert_allclose(pairs, expected.diagonal(), atol=1e-6)
