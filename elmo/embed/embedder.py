@@ -283,7 +283,9 @@ class Embedder:
     ) -> Tensor:
         """Cosines between each of `a` and each of `b`, (N, M), as in sentence-transformers.
 
-        Both are vectors that `encode` returned, or texts, which are encoded. A zero vector has cosine 0.
+        Both are vectors that `encode` returned, or texts, which are encoded. A zero vector has cosine 0. The default is
+        that of `encode`, so that its vectors and texts can be mixed; layers="concat" agrees better with people
+        (docs/guides/probes.md).
         """
         return cosine_matrix(self._encoded(a, layers), self._encoded(b, layers))
 

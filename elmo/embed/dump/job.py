@@ -212,17 +212,14 @@ class _Job:
         joins_pooled = (
             options.pool is not None and options.layers == "concat"
         )  # layers are pooled before they are joined
+        layers = "all" if joins_pooled else options.layers
         stream = self.embedder.stream(
-            block.sentences,
-            layers="all" if joins_pooled else options.layers,
-            batch_size=options.batch_size,
-            max_tokens=options.max_tokens,
+            block.sentences, layers=layers, batch_size=options.batch_size, max_tokens=options.max_tokens
         )
         for number, vectors in enumerate(stream, block.first_line + 1):
             stacked = vectors if layout.stacked or joins_pooled else vectors[None]  # (K, n, D)
             piece = pool(stacked, options.pool)[None] if options.pool else stacked.transpose(1, 0, 2)  # (n, K, D)
-            if joins_pooled:
-                piece = join_layers(piece)[:, None]  # (1, 1, K * D)
+            piece = join_layers(piece)[:, None] if joins_pooled else piece  # (n, 1, K * D)
             try:
                 with np.errstate(over="raise"):
                     rows[start : start + len(piece)] = piece
