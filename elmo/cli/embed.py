@@ -32,8 +32,8 @@ def run(
     layers: Annotated[
         str | None,
         typer.Option(
-            help="Layers to write: all, top, average, a layer number from 0, or mixing weights w0,w1,w2. Default: all, "
-            "or average with --pool."
+            help="Layers to write: all, top, average, concat (all layers at unit length, side by side), a layer number "
+            "from 0, or mixing weights w0,w1,w2. Default: all, or average with --pool."
         ),
     ] = None,
     pool: Annotated[

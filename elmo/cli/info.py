@@ -72,6 +72,7 @@ def model_facts(parts: ModelParts, named_files: list[Path]) -> dict[str, Any]:
         "activation": config.chars.activation if config.chars else None,
         "highways": config.chars.num_highways if config.chars else None,
         "vocabulary": len(parts.vocab) if parts.vocab is not None else None,
+        "word_prior": _word_prior(parts),
         "tokenizer": parts.tokenizer,
         "mixes": [{"weights": list(weights), "gamma": gamma} for weights, gamma in parts.mixes],
         "not_finite": num_nonfinite,
@@ -84,6 +85,19 @@ def _reads(parts: ModelParts) -> str:
     if parts.lexicon is not None:
         return "characters and words of a lexicon" if parts.config.words else "characters of a lexicon"
     return "bytes" if parts.config.chars else "words"
+
+
+def _word_prior(parts: ModelParts) -> str | None:
+    """What the ranking of substitutes takes for a word's own frequency; None: the model has no softmax."""
+    from elmo.text.vocab import BOS, EOS
+
+    if parts.config.head is None or parts.vocab is None:
+        return None
+    if parts.word_counts is None:
+        return "Zipf's law from the order of the vocabulary (no word counts are stored)"
+    counts = zip(parts.vocab, parts.word_counts.tolist(), strict=True)
+    num_words = sum(count for word, count in counts if word not in (BOS, EOS))
+    return f"word counts of the training text ({num_words:,} words)"
 
 
 def _files(parts: ModelParts, named_files: list[Path]) -> list[dict[str, Any]]:

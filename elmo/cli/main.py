@@ -37,7 +37,8 @@ from elmo.errors import ElmoError
 VERBS = {  # verb: (module with `run` and EXAMPLE, one-line help)
     "embed": ("elmo.cli.embed", "Embed a file with one sentence per line and write the vectors to a file."),
     "merge": ("elmo.cli.merge", "Merge the shards of a bulk embedding into one file."),
-    "models": ("elmo.cli.models", "List the known models and show which of them are on this machine."),
+    "models": ("elmo.cli.models", "List the known models: those shipped, on this machine, and to fetch."),
+    "fetch": ("elmo.cli.fetch", "Download a published model, so that it can be loaded by its name."),
     "info": ("elmo.cli.info", "Show the architecture, size and origin of a model."),
     "convert": ("elmo.cli.convert", "Convert a model between formats."),
     "similar": ("elmo.cli.similar", "Find uses of a word that are similar to its use in a given sentence."),

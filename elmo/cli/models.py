@@ -1,4 +1,4 @@
-"""`elmo models`: lists the known models and shows which of them are on this machine."""
+"""`elmo models`: lists the known models: those shipped, those on this machine, and those that can be fetched."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ import typer
 
 from elmo.errors import ConfigError, ElmoError
 from elmo.files import read_json
-from elmo.weights.catalogue import OWN_MODELS, PUBLISHED_MODELS
+from elmo.weights.catalogue import OWN_MODELS, PUBLISHED_MODELS, PublishedModel
+from elmo.weights.languages import language_code, language_codes
 from elmo.weights.model_folders import SHIPPED_FOLDER, local_models, shipped_model
 
 EXAMPLE = "elmo models --language de"
@@ -19,28 +20,33 @@ EXAMPLE = "elmo models --language de"
 
 def run(
     language: Annotated[
-        str, typer.Option("--language", help="Show only models of this language (ISO 639 code, for example de).")
+        str, typer.Option("--language", help="Show only models of this language: a code or a name (de, German).")
     ] = "",
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON array instead of a table.")] = False,
 ) -> None:
-    """List the known models: languages, sizes, training text, and which are on this machine."""
-    rows = [row for row in model_rows() if not language or language in row["languages"]]
+    """List the known models: languages, sizes, training text, and where they are.
+
+    The column `where` says: shipped (part of the package), here (on this machine), fetch (`elmo fetch NAME` downloads
+    it), by hand (`elmo info NAME` says what to download), unreadable (in a format that is not supported).
+    """
+    codes = language_codes(language_code(language) or language)
+    rows = [row for row in model_rows() if not language or codes & set(row["languages"])]
     if not rows:
-        codes = sorted({code for model in PUBLISHED_MODELS.values() for code in model.languages})
-        raise ConfigError(f"No model is known for the language {language!r}.", f"Known: {', '.join(codes)}.")
+        known = sorted({code for model in PUBLISHED_MODELS.values() for code in model.languages})
+        raise ConfigError(f"No model is known for the language {language!r}.", f"Known: {', '.join(known)}.")
     if as_json:
         typer.echo(json.dumps(rows, ensure_ascii=False))
         return
     width = max(len(row["name"]) for row in rows)
-    typer.echo(f"{'name':<{width}}  {'languages':<9}  {'parameters':>11}  {'width':>5}  here  trained on")
+    typer.echo(f"{'name':<{width}}  {'languages':<9}  {'parameters':>11}  {'width':>5}  {'where':<10}  trained on")
     for row in rows:
         parameters = f"{row['parameters']:,}" if row["parameters"] else "?"
         typer.echo(
             f"{row['name']:<{width}}  {' '.join(row['languages']):<9}  {parameters:>11}  {row['dim'] or '?':>5}  "
-            f"{'yes' if row['path'] else 'no':<4}  {row['trained_on'] or '?'}"
+            f"{row['where']:<10}  {row['trained_on'] or '?'}"
         )
     typer.echo(
-        "`elmo info NAME` shows more; for a model that is not on this machine, it says where to get it.", err=True
+        "`elmo fetch NAME` downloads a model; `elmo info NAME` shows more, or says how to get the model.", err=True
     )
 
 
@@ -50,17 +56,25 @@ def model_rows() -> list[dict[str, Any]]:
     shipped = shipped_model()
     default = f"the shipped model {shipped.name!r}" if shipped else "nothing: no trained model is shipped"
     rows = [
-        _row("default", **_shape(shipped), trained_on=default, path=str(shipped or "-")),
-        _row("tiny-random", trained_on="nothing: random numbers, for tests", path="-"),
+        _row("default", **_shape(shipped), trained_on=default, path=str(shipped or "-"), where="shipped"),
+        _row("tiny-random", trained_on="nothing: random numbers, for tests", path="-", where="shipped"),
     ]
     for name, folder in local.items():
         if name not in PUBLISHED_MODELS:
             own = dataclasses.asdict(OWN_MODELS[name]) if folder.parent == SHIPPED_FOLDER and name in OWN_MODELS else {}
-            rows.append(_row(name) | own | _shape(folder) | {"path": str(folder)})
+            where = "shipped" if folder.parent == SHIPPED_FOLDER else "here"
+            rows.append(_row(name) | own | _shape(folder) | {"path": str(folder), "where": where})
     for name, model in PUBLISHED_MODELS.items():
-        facts = dataclasses.asdict(model)
-        rows.append(facts | {"path": str(local[name]) if name in local else ""})
+        rows.append(dataclasses.asdict(model) | {"path": str(local.get(name, "")), "where": _where(model, local)})
     return rows
+
+
+def _where(model: PublishedModel, local: dict[str, Path]) -> str:
+    if model.name in local:
+        return "here"
+    if model.fetchable:
+        return "fetch"
+    return "unreadable" if model.obstacle else "by hand"
 
 
 def _row(name: str, **facts: Any) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,8 +13,8 @@ from elmo.cli.options import Encoding, Tokenizer, stated_encoding
 from elmo.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
-    from elmo.analysis.neighbors import Query, SearchResult
     from elmo.embed.embedder import Embedder
+    from elmo.embed.neighbors import SearchResult
 
 EXAMPLE = 'elmo similar "He sat on the bank of the river ." bank corpus.txt --same-word --index index/'
 
@@ -36,7 +36,13 @@ def run(
     model: Annotated[str, typer.Option(help="Name, folder or file of the model.")] = "default",
     tokenizer: Tokenizer = None,
     encoding: Encoding = "utf-8",
-    layers: Annotated[str, typer.Option(help="top, average, a number, or weights.")] = "top",
+    layers: Annotated[
+        str,
+        typer.Option(
+            help="Layers to compare: top, average, concat, a number, or weights. top is best for the senses of one "
+            "word; concat (all layers at unit length, side by side) is best for the similarity of different words."
+        ),
+    ] = "top",
     k: Annotated[int, typer.Option("-k", min=1, help="Number of neighbours to show.")] = 10,
     same_word: Annotated[bool, typer.Option("--same-word", help="Only other occurrences of the same word.")] = False,
     state: Annotated[str, typer.Option(help="reset or warm.")] = "reset",
@@ -45,15 +51,15 @@ def run(
 ) -> None:
     """Show where a corpus uses a word as this sentence does, and the word's neighbours without context."""
     import elmo
-    from elmo.analysis.neighbors import find_neighbors, static_neighbors
+    from elmo.embed.neighbors import static_neighbors, word_queries
     from elmo.probes.vector_source import read_static_vectors
     from elmo.records import format_record, make_record
 
     if index is not None and index.exists() and not index.is_dir():
         raise ConfigError(f"--index {index} is a file.", "Give a folder; it is made if it does not exist.")
     embedder = elmo.load(model, tokenizer=tokenizer, state=state, device=device)
-    queries = _queries(embedder, [sentence, *(beside or [])], word)
-    query_word = queries[0].word
+    chosen = _word_or_position(embedder, sentence, word)
+    query_word = word_queries(embedder, [sentence, *(beside or [])], chosen)[0].word
     without_context: list[dict[str, Any]] = []
     if vectors is not None:  # before the corpus, so that a bad file is reported before minutes of work
         static = read_static_vectors(vectors)
@@ -62,10 +68,11 @@ def run(
             raise DataError(f"{vectors} has no vector of {query_word!r}.", "Give another word or other vectors.")
         nearest_words = static_neighbors(query_word, static.words, static.matrix, static.matrix[row], k=k)
         without_context.append({"vectors": static.identity(), "words": [vars(n) for n in nearest_words]})
-    result = find_neighbors(
-        embedder, queries, _sentences(embedder, corpus, paragraphs, encoding), layers=layers, k=k,
-        word=query_word if same_word else None, index=index, show=True,
+    result = embedder.similar(
+        sentence, chosen, corpus, beside=beside or [], k=k, layers=layers, same_word=same_word, split=paragraphs,
+        encoding=encoding, index=index, show_progress_bar=True,
     )  # fmt: skip
+    queries = result.queries
     token_layer = {"vectors": {"name": "the model's token layer"}, "words": [vars(n) for n in result.without_context]}
     without_context.insert(0, token_layer)
     if as_json:
@@ -84,7 +91,7 @@ def run(
         }
         values = {
             "settings": {**settings, "paragraphs": paragraphs},
-            **_record_values(embedder, queries, result, corpus),
+            **_record_values(embedder, result, corpus),
             "without_context": without_context,
         }
         print(format_record(make_record("neighbours", values, command=command)))
@@ -107,34 +114,13 @@ def mark_word(tokens: Sequence[str], position: int, width: int = 10) -> str:
     return mark(tokens, position, width, ellipsis="...")
 
 
-def _queries(embedder: Embedder, sentences: list[str], word: str) -> list[Query]:
-    """The word in each sentence; if `word` is a number, it is the position in the first sentence."""
-    from elmo.analysis.neighbors import Query
-
-    queries: list[Query] = []
-    for sentence in sentences:
-        tokens = tuple(token.text for token in embedder.tokenize(sentence))
-        form = queries[0].word if queries else word
-        if form in tokens:
-            position = tokens.index(form)
-        elif not queries and word.isdecimal() and int(word) < len(tokens):
-            position = int(word)
-        else:
-            raise DataError(f"{form!r} is not among the sentence's tokens: {' '.join(tokens)}", "Name one of them.")
-        queries.append(Query(tokens, position))
-    return queries
+def _word_or_position(embedder: Embedder, sentence: str, word: str) -> str | int:
+    """The word, or its position if it is a number that is not itself a word of the sentence."""
+    is_word = word in [token.text for token in embedder.tokenize(sentence)]
+    return word if is_word or not word.isdecimal() else int(word)
 
 
-def _sentences(embedder: Embedder, corpus: Path, paragraphs: bool, encoding: str) -> Iterator[tuple[str, ...]]:
-    from elmo.text.lines import read_lines
-    from elmo.text.sentences import split_sentences
-
-    for line in read_lines(corpus, encoding=encoding):
-        for start, end in split_sentences(line) if paragraphs else [(0, len(line))]:
-            yield tuple(token.text for token in embedder.tokenize(line[start:end]))
-
-
-def _record_values(embedder: Embedder, queries: list[Query], result: SearchResult, corpus: Path) -> dict[str, Any]:
+def _record_values(embedder: Embedder, result: SearchResult, corpus: Path) -> dict[str, Any]:
     from elmo.embed.model_checksum import model_checksum
     from elmo.files import sha256_file
 
@@ -155,7 +141,7 @@ def _record_values(embedder: Embedder, queries: list[Query], result: SearchResul
                     for n in neighbors
                 ],
             }
-            for query, neighbors in zip(queries, result.neighbors, strict=True)
+            for query, neighbors in zip(result.queries, result.neighbors, strict=True)
         ],
         "cosines": [[round(float(value), 4) for value in row] for row in result.cosines],
     }

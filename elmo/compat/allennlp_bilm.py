@@ -204,7 +204,7 @@ def _name_of_url(urls: list[str]) -> str:
     """The published model that has a file with the same folder and name as one of the URLs, on any server."""
     for url in urls:
         for model in PUBLISHED_MODELS.values():
-            if any(file.url.split("/")[-2:] == url.split("?")[0].split("/")[-2:] for file in model.files):
+            if any(file.url.split("?")[0].split("/")[-2:] == url.split("?")[0].split("/")[-2:] for file in model.files):
                 return model.name
     raise WeightsError(f"{urls[0]} is not the URL of a known model.", "Download both files and pass their paths.")
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, overload
 
 import numpy as np
@@ -22,7 +23,7 @@ from torch import Tensor
 
 from elmo.devices import choose_device
 from elmo.embed.layer_choice import LayerChoice, LayerSpec, choose_layers
-from elmo.embed.pool import check_pooling, cosine_matrix, cosine_pairs, normalize, pool_documents
+from elmo.embed.pool import check_pooling, cosine_matrix, cosine_pairs, join_layers, normalize, pool_documents
 from elmo.embed.run.batches import BatchOptions, to_numpy
 from elmo.embed.run.executor import DTYPES, choose_executor
 from elmo.embed.states import check_policy
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from elmo.embed.lm import Perplexity, Scores, Substitute
+    from elmo.embed.neighbors import Corpus, SearchResult
 
 log = logging.getLogger(__name__)
 
@@ -176,7 +178,7 @@ class Embedder:
         self,
         texts: OneText | Texts,
         *,
-        layers: LayerSpec = "average",  # all, top, average, a number, one weight per layer, a ScalarMix
+        layers: LayerSpec = "average",  # all, top, average, concat, a number, one weight per layer, a ScalarMix
         batch_size: int = 256,  # most sentences per batch
         max_tokens: int = 8192,  # most tokens per batch, padding included
         output: str = "numpy",  # numpy, torch
@@ -256,8 +258,8 @@ class Embedder:
         """
         inputs = normalize_input(sentences, self._tokenize, missing=missing, split=split)
         layer_choice = choose_layers(layers, self.num_layers)
-        shape = (len(layer_choice.matrix), self.dim) if layer_choice.stacked else (self.dim,)
-        result = np.zeros((len(inputs.sentences), *shape), dtype=self._numpy_dtype())  # (N, D)
+        shape = (len(inputs.sentences), *layer_choice.shape(self.dim))
+        result = np.zeros(shape, dtype=self._numpy_dtype())  # (N, D)
         pooled = self.pooled(
             inputs.sentences, layers=layers, pooling=pooling, batch_size=batch_size, max_tokens=max_tokens
         )
@@ -277,18 +279,60 @@ class Embedder:
             return torch.from_numpy(np.ascontiguousarray(result)).to(self.device)
         return result
 
-    def similarity(self, a: OneText | Texts | np.ndarray | Tensor, b: OneText | Texts | np.ndarray | Tensor) -> Tensor:
+    def similarity(
+        self,
+        a: OneText | Texts | np.ndarray | Tensor,
+        b: OneText | Texts | np.ndarray | Tensor,
+        *,
+        layers: LayerSpec = "average",  # of texts
+    ) -> Tensor:
         """Cosines between each of `a` and each of `b`, (N, M), as in sentence-transformers.
 
-        Both are vectors that `encode` returned, or texts, which are encoded. A zero vector has cosine 0.
+        Both are vectors that `encode` returned, or texts, which are encoded. A zero vector has cosine 0. The default is
+        that of `encode`, so that its vectors and texts can be mixed; layers="concat" agrees better with people
+        (docs/guides/probes.md).
         """
-        return cosine_matrix(self._encoded(a), self._encoded(b))
+        return cosine_matrix(self._encoded(a, layers), self._encoded(b, layers))
 
     def similarity_pairwise(
-        self, a: OneText | Texts | np.ndarray | Tensor, b: OneText | Texts | np.ndarray | Tensor
+        self,
+        a: OneText | Texts | np.ndarray | Tensor,
+        b: OneText | Texts | np.ndarray | Tensor,
+        *,
+        layers: LayerSpec = "average",
     ) -> Tensor:
         """The cosine of each of `a` with the item of `b` at the same position, (N,)."""
-        return cosine_pairs(self._encoded(a), self._encoded(b))
+        return cosine_pairs(self._encoded(a, layers), self._encoded(b, layers))
+
+    def similar(
+        self,
+        sentence: OneText | Sequence[str],
+        word: str | int,  # in the sentence, or its position, from 0
+        corpus: Corpus,
+        *,
+        beside: Sequence[OneText | Sequence[str]] = (),  # other sentences with the word, searched for in the same pass
+        k: int = 10,
+        layers: LayerSpec = "top",
+        same_word: bool = False,  # only other occurrences of the word
+        split: bool = False,  # lines and strings of the corpus are paragraphs, which are split into sentences
+        encoding: str = "utf-8",  # of a text file
+        index: str | Path | None = None,  # folder in which the corpus's vectors are stored for later searches
+        show_progress_bar: bool | None = False,
+    ) -> SearchResult:
+        """Where a corpus uses words as this sentence uses the word: `.nearest` has the k nearest uses, best first.
+
+        The corpus is the path of a text file with one sentence per line, or texts; it is read once, in constant memory
+        unless there is an `index`. The result also has the nearest words without context. The layer "top" tells the
+        senses of one word apart best; "concat" compares different words best (docs/guides/probes.md).
+        """
+        from elmo.embed.neighbors import corpus_sentences, find_neighbors, word_queries  # which import this module
+
+        queries = word_queries(self, [sentence, *beside], word)
+        sentences = corpus_sentences(self, corpus, split=split, encoding=encoding)
+        return find_neighbors(
+            self, queries, sentences, layers=layers, k=k, word=queries[0].word if same_word else None,
+            index=None if index is None else Path(index), show=show_progress_bar,
+        )  # fmt: skip
 
     @overload
     def score(self, texts: OneText) -> Scores: ...  # type: ignore[overload-overlap]
@@ -357,7 +401,9 @@ class Embedder:
         """For some sentences at a time, in order: one vector per sentence (n, D), and how many tokens they have."""
         check_pooling(pooling)
         options = self._batch_options(batch_size, max_tokens)
-        yield from self._executor.pooled(sentences, choose_layers(layers, self.num_layers), options, pooling)
+        layer_choice = choose_layers(layers, self.num_layers)
+        for vectors, num_tokens in self._executor.pooled(sentences, layer_choice.before_joining(), options, pooling):
+            yield join_layers(vectors) if layer_choice.joined else vectors, num_tokens
 
     def forget_words(self) -> None:
         """Discards the cached word vectors."""
@@ -391,14 +437,14 @@ class Embedder:
                 raise ConfigError(f"{name} is {value!r}; expected a whole number of at least 1.")
         return BatchOptions(self.state, batch_size, max_tokens)
 
-    def _encoded(self, texts_or_vectors: Any) -> Tensor:
+    def _encoded(self, texts_or_vectors: Any, layers: LayerSpec) -> Tensor:
         """Vectors as a matrix (N, D); texts are encoded."""
         if isinstance(texts_or_vectors, Tensor):
             vectors = texts_or_vectors
         elif isinstance(texts_or_vectors, np.ndarray) and texts_or_vectors.dtype.kind == "f":
             vectors = torch.from_numpy(texts_or_vectors)
         else:
-            vectors = self.encode(texts_or_vectors, convert_to_tensor=True)
+            vectors = self.encode(texts_or_vectors, layers=layers, convert_to_tensor=True)
         if vectors.ndim not in (1, 2):
             raise ConfigError(f"The vectors have shape {tuple(vectors.shape)}; expected (N, D), one row per text.")
         return vectors if vectors.ndim == 2 else vectors[None]

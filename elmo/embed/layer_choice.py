@@ -1,7 +1,8 @@
 """The choice of layers, from a name, a number or weights: a matrix (K, L+1) with K result vectors per token.
 
 Every choice is linear in the layers, so executors apply it per direction and per chunk. A long document needs memory
-for the chosen layers only.
+for the chosen layers only. "concat" then scales the K vectors of a token to length 1 and joins them; the vectors of a
+sentence are pooled before that, layer by layer.
 """
 
 from __future__ import annotations
@@ -22,14 +23,32 @@ LayerSpec = str | int | Sequence[float] | ScalarMix
 
 @dataclass(frozen=True)
 class LayerChoice:
-    """Each row of `matrix` (K, L+1), float64, holds the layer weights of one vector; `stacked`: results keep axis K."""
+    """Each row of `matrix` (K, L+1), float64, holds the layer weights of one vector; `stacked`: results keep axis K.
+
+    `joined`: the K vectors of a token, each of length 1, are one vector. Its cosine to another is the mean of the K
+    cosines, so that each layer counts the same, however long its vectors are.
+    """
 
     matrix: Tensor
     stacked: bool
+    joined: bool = False
 
     def unstack(self, vectors: Tensor) -> Tensor:
-        """Removes the axis K of vectors (K, ...), unless the choice is stacked."""
+        """Removes the axis K of vectors (K, ..., D), unless the choice is stacked; joined vectors are (..., K * D)."""
+        if self.joined:
+            unit = torch.nn.functional.normalize(vectors, dim=-1)  # zero vectors stay zero
+            return unit.movedim(0, -2).flatten(-2)
         return vectors if self.stacked else vectors[0]
+
+    def before_joining(self) -> LayerChoice:
+        """The stacked choice of the vectors that a joined choice joins; other choices are unchanged."""
+        return LayerChoice(self.matrix, stacked=True) if self.joined else self
+
+    def shape(self, dim: int) -> tuple[int, ...]:
+        """The shape of a token's result for layers of width `dim`: (K, D), or (D,), or (K * D,) if it is joined."""
+        if self.joined:
+            return (len(self.matrix) * dim,)
+        return (len(self.matrix), dim) if self.stacked else (dim,)
 
     def apply(self, layers: Tensor) -> Tensor:
         """The chosen layers (K, B, T, D) of all layers (L+1, B, T, D)."""
@@ -41,7 +60,7 @@ class LayerChoice:
 
 
 def choose_layers(layers: LayerSpec, num_layers: int) -> LayerChoice:
-    """The choice for "all", "top", "average", a layer's number, one weight per layer, or a learned mix."""
+    """The choice for "all", "top", "average", "concat", a layer's number, one weight per layer, or a learned mix."""
     if isinstance(layers, ScalarMix):
         return LayerChoice(_mix_row(layers, num_layers)[None], stacked=False)
     if isinstance(layers, int) and not isinstance(layers, bool):
@@ -67,6 +86,7 @@ def _named(num_layers: int) -> dict[str, LayerChoice]:
         "all": LayerChoice(eye, True),
         "top": LayerChoice(eye[-1:], False),
         "average": LayerChoice(eye.mean(0)[None], False),
+        "concat": LayerChoice(eye, False, joined=True),
     }
 
 
@@ -75,7 +95,7 @@ def _parse(text: str, num_layers: int) -> int | list[float]:
         return int(text) if text.lstrip("-").isdigit() else [float(part) for part in text.split(",")]
     except ValueError:
         raise ConfigError(
-            f"layers is {text!r}; expected all, top, average, a number from 0 to {num_layers - 1}, "
+            f"layers is {text!r}; expected all, top, average, concat, a number from 0 to {num_layers - 1}, "
             f"or {num_layers} weights separated by commas."
         ) from None
 

@@ -92,7 +92,7 @@ class LanguageModel:
     """A language model made of an embedder whose model has a softmax."""
 
     def __init__(self, embedder: Embedder, *, word_counts: Sequence[float] | np.ndarray | None = None) -> None:
-        """`word_counts`, one per word of the vocabulary, replace the estimate of `unigram_log_probs`."""
+        """`word_counts`, one per word of the vocabulary, replace those of the model in `unigram_log_probs`."""
         if embedder.model.head is None:
             raise WeightsError(
                 f"The model {embedder.name!r} has no softmax, so it cannot score or predict words.",
@@ -107,14 +107,15 @@ class LanguageModel:
         self.embedder = embedder
         self.head: Head = embedder.model.head
         self.vocab: Vocabulary = embedder.vocab
-        self._word_counts = word_counts
+        self._word_counts = self.vocab.counts if word_counts is None else word_counts
 
     @functools.cached_property
     def unigram_log_probs(self) -> np.ndarray:
         """log p(word) of each word regardless of context, (V,).
 
-        It comes from `word_counts` plus one where they are given. Otherwise it is estimated by Zipf's law, p(word) ~
-        1 / rank, because a vocabulary is in the order of falling frequency.
+        It comes from the word counts plus one: those given, or else those of the training text, which models trained by
+        this package store. Otherwise it is estimated by Zipf's law, p(word) ~ 1 / rank, because a vocabulary is in the
+        order of falling frequency. `word_prior` says which.
         """
         if self._word_counts is None:
             weights = 1.0 / np.arange(1, len(self.vocab) + 1)
@@ -125,6 +126,11 @@ class LanguageModel:
                     f"word_counts has shape {weights.shape}; expected {len(self.vocab):,} counts, none negative."
                 )
         return np.asarray(np.log(weights / weights.sum()))
+
+    @property
+    def word_prior(self) -> str:
+        """Where `unigram_log_probs` comes from: "counts" or "zipf"."""
+        return "zipf" if self._word_counts is None else "counts"
 
     def scores(self, texts: Any) -> list[Scores]:
         """The log-probabilities of each sentence, per token; an empty sentence has none."""

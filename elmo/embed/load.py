@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from elmo.devices import choose_device
@@ -10,8 +11,11 @@ from elmo.errors import WeightsError
 from elmo.text.indexer import ByteIndexer, Indexer, LexiconIndexer, WordIndexer
 from elmo.text.tokenizer_function import TokenizerFunction, choose_tokenizer
 from elmo.text.vocab import Vocabulary
+from elmo.weights.catalogue import PUBLISHED_MODELS
+from elmo.weights.fetch import fetch_model
 from elmo.weights.formats import read_model
 from elmo.weights.lookup import find_model
+from elmo.weights.model_names import resolve_alias
 from elmo.weights.model_parts import ModelParts, build
 
 
@@ -25,13 +29,18 @@ def load(
     state: str = "reset",
     cache_words: int = 100_000,
     allow_nonfinite: bool = False,
+    download: bool = False,  # fetch a published model that is not on this machine
 ) -> Embedder:
     """An embedder for a model given by name (`elmo models` lists them), by path, or by options and weights file.
 
-    Nothing is downloaded: if a known model is not on this machine, the error says what to download and where to put
-    it. The device `auto` is CUDA, MPS or the CPU, the first one that is available; the choice is logged. A tokenizer is
-    a name (default, whitespace, spacy:LANG, moses:LANG) or a function from a text to its tokens, such as spaCy's `nlp`.
+    Without `download`, nothing is downloaded: if a known model is not on this machine, the error says how to get it.
+    With it, a published model is fetched once, as by `elmo fetch`. The device `auto` is CUDA, MPS or the CPU, the first
+    one that is available; the choice is logged. A tokenizer is a name (default, whitespace, spacy:LANG, moses:LANG) or
+    a function from a text to its tokens, such as spaCy's `nlp`.
     """
+    is_path = weights is not None or isinstance(model, Path) or os.path.exists(model)  # a path precedes a name
+    if download and not is_path and resolve_alias(str(model)) in PUBLISHED_MODELS:
+        fetch_model(str(model))
     parts = model_parts(model, weights, lazy_head=True)  # vectors need no softmax
     return make_embedder(
         parts,
@@ -95,4 +104,6 @@ def make_indexer(parts: ModelParts) -> Indexer:
 def _vocabulary(parts: ModelParts) -> Vocabulary | None:
     """The vocabulary of the softmax or the word table; a character model without a softmax does not need one."""
     needed = parts.config.head is not None or parts.config.words is not None
-    return Vocabulary(parts.vocab, source=parts.source) if needed and parts.vocab is not None else None
+    if not needed or parts.vocab is None:
+        return None
+    return Vocabulary(parts.vocab, source=parts.source, counts=parts.word_counts)

@@ -52,6 +52,11 @@ def normalize(vectors: np.ndarray) -> np.ndarray:
     return vectors / np.where(length == 0, 1, length)
 
 
+def join_layers(vectors: np.ndarray) -> np.ndarray:
+    """(..., K, D) to (..., K * D): K vectors, each scaled to length one, side by side."""
+    return normalize(vectors).reshape(*vectors.shape[:-2], -1).astype(vectors.dtype, copy=False)
+
+
 def cosine_matrix(a: Tensor, b: Tensor) -> Tensor:
     """Cosines of all rows of `a` (N, D) with all rows of `b` (M, D), (N, M); a zero row has cosine 0."""
     rows_a, rows_b = _unit_rows(a, b)

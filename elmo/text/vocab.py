@@ -19,10 +19,14 @@ _SKIPPED_LINE = "!!!MAXTERMID"  # a line in old vocabulary files, which bilm-tf 
 
 
 class Vocabulary:
-    """An ordered list of distinct words that includes `<S>`, `</S>` and `<UNK>`."""
+    """An ordered list of distinct words that includes `<S>`, `</S>` and `<UNK>`.
 
-    def __init__(self, words: Iterable[str], *, source: str = "vocabulary") -> None:
+    `counts` (V,) says how often the training text has each word; None: unknown.
+    """
+
+    def __init__(self, words: Iterable[str], *, source: str = "vocabulary", counts: np.ndarray | None = None) -> None:
         self.words: list[str] = list(words)
+        self.counts = counts
         self._ids: dict[str, int] = {}
         for position, word in enumerate(self.words):
             if self._ids.setdefault(word, position) != position:

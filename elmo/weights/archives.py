@@ -1,9 +1,12 @@
-"""Unpacks zip files of models (as in the NLPL repository) into a temporary folder, after a check of their entries."""
+"""Unpacks archives of models, after a check of their entries: zip into a temporary folder, tar beside the archive."""
 
 from __future__ import annotations
 
+import lzma
+import shutil
 import stat
 import struct
+import tarfile
 import tempfile
 import zipfile
 import zlib
@@ -12,6 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 
 from elmo.errors import WeightsError
+from elmo.files import atomic_file
 
 MAX_ENTRIES = 1_000
 MAX_TOTAL_BYTES = 16 << 30  # unpacked
@@ -36,6 +40,44 @@ def unpacked(path: Path) -> Iterator[Path]:
                 "Is the disk full? Set TMPDIR to another folder, or unpack the zip yourself and name its folder.",
             ) from error
         yield folder
+
+
+def unpack_tar(path: Path, folder: Path) -> None:
+    """Writes the files of a tar into a folder, without the folders inside the tar; an unsafe entry is an error."""
+    try:
+        with tarfile.open(path) as archive:
+            entries = [entry for entry in archive.getmembers() if not entry.isdir()]
+            _check_tar_entries(entries, path)
+            for entry in entries:
+                source = archive.extractfile(entry)
+                assert source is not None  # a regular file
+                with (
+                    source,
+                    atomic_file(folder / PurePosixPath(entry.name).name) as partial,
+                    open(partial, "wb") as file,
+                ):
+                    shutil.copyfileobj(source, file, 1 << 20)
+    except (tarfile.TarError, zlib.error, lzma.LZMAError, EOFError, ValueError) as error:
+        raise WeightsError(f"{path}: damaged tar ({str(error)[:200]}).", "Download it again.") from error
+
+
+def _check_tar_entries(entries: list[tarfile.TarInfo], path: Path) -> None:
+    names = [PurePosixPath(entry.name).name for entry in entries]
+    if not entries or len(entries) > MAX_ENTRIES or len(set(names)) != len(names):
+        raise WeightsError(
+            f"{path} holds {len(entries):,} files with {len(set(names)):,} names.", "It is not a model's tar."
+        )
+    for entry in entries:
+        parts = PurePosixPath(entry.name)
+        if not entry.isfile() or parts.is_absolute() or ".." in parts.parts or "\\" in entry.name:
+            raise WeightsError(
+                f"{path}: entry {entry.name!r} is not a file inside a folder.", "It is not a model's tar."
+            )
+    total = sum(entry.size for entry in entries)
+    if total > MAX_TOTAL_BYTES or total > max(1 << 20, MAX_EXPANSION * path.stat().st_size):
+        raise WeightsError(
+            f"{path}: {path.stat().st_size:,} bytes would unpack to {total:,}.", "This looks like a tar bomb."
+        )
 
 
 def _check_entries(archive: zipfile.ZipFile, path: Path) -> None:

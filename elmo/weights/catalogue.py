@@ -1,10 +1,9 @@
 """The catalogue of published ELMo models, as a literal table: languages, training text, files and known problems.
 
-`elmo models` prints it and `elmo.weights.lookup` searches it. This module is data only: it does not import torch and
-downloads nothing. A field that is None or empty was not found in a reliable source. No publisher gives a sha256;
-someone who has verified a file can add it. Sources: the AllenNLP site's model page (its repository allennlp-website,
-elmo.html), ELMoForManyLangs' README, the NLPL wiki, the models' own repositories. The file is long because it
-holds one thing, a table.
+`elmo models` prints it, `elmo.weights.lookup` searches it and `elmo.weights.fetch` downloads its files. This module is
+data only: it does not import torch and downloads nothing. A field that is None or empty was not found in a reliable
+source; `source` says where the addresses were read. No publisher gives a sha256, and one gives sha1; someone who has
+verified a file can add it. The file is long because it holds one thing, a table.
 """
 
 from __future__ import annotations
@@ -20,11 +19,16 @@ class PublishedFile:
     name: str
     num_bytes: int | None = None
     sha256: str | None = None
+    sha1: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class PublishedModel:
-    """A published model. `obstacle` says why this package cannot read it as published; it is empty if it can."""
+    """A published model.
+
+    `obstacle` says why this package cannot read it as published, `by_hand` why `elmo fetch` cannot download it; both
+    are empty if it can.
+    """
 
     name: str
     languages: tuple[str, ...]  # ISO 639 codes; "protein" for SeqVec
@@ -32,18 +36,29 @@ class PublishedModel:
     files: tuple[PublishedFile, ...]
     dim: int | None  # width of a layer's vectors
     parameters: int | None = None  # without the softmax
-    kind: str = "hdf5"  # format of the files: hdf5, zip, tar, manylangs, tfhub
+    kind: str = "hdf5"  # format of the files: hdf5, tensorflow, zip, tar, manylangs, tfhub
     licence: str = ""
     page: str = ""
+    source: str = ""  # where the addresses of the files were read
     note: str = ""
     obstacle: str = ""
+    by_hand: str = ""
+
+    @property
+    def fetchable(self) -> bool:
+        """Whether `elmo fetch` can download the model: it can be read, and its files have addresses of their own."""
+        return not self.obstacle and not self.by_hand
 
 
 _S3 = "https://s3-us-west-2.amazonaws.com/allennlp/models/elmo"
 _NLPL = "http://vectors.nlpl.eu/repository/20"
 _CLARIN = "http://hdl.handle.net/11356/1277"
+_CLARIN_FILES = "https://www.clarin.si/repository/xmlui/bitstream/handle/11356/1277"
 _PAVLOV = "http://files.deeppavlov.ai/deeppavlov_data"
 _ALLENNLP_PAGE = "https://allenai.org/allennlp/software/elmo"
+_ALLENNLP_SOURCE = "github.com/allenai/allennlp-website, elmo.html"
+_GERMAN = "https://github.com/t-systems-on-site-services-gmbh/german-elmo-model"
+_BILM_TF = "https://github.com/allenai/bilm-tf"
 _NEWS_2011 = "1 Billion Word Benchmark, about 800M tokens of WMT 2011 news"
 
 
@@ -72,6 +87,7 @@ _ALLENNLP = (
         dim=256,
         parameters=13_593_296,
         page=_ALLENNLP_PAGE,
+        source=_ALLENNLP_SOURCE,
     ),
     PublishedModel(
         name="medium",
@@ -81,6 +97,7 @@ _ALLENNLP = (
         dim=512,
         parameters=28_027_728,
         page=_ALLENNLP_PAGE,
+        source=_ALLENNLP_SOURCE,
     ),
     PublishedModel(
         name="original",
@@ -90,6 +107,7 @@ _ALLENNLP = (
         dim=1024,
         parameters=93_600_848,
         page=_ALLENNLP_PAGE,
+        source=_ALLENNLP_SOURCE,
         note="The paper's model. A copy: huggingface.co/lysandre/elmo-2x4096_512_2048cnn_2xhighway.",
     ),
     PublishedModel(
@@ -100,6 +118,7 @@ _ALLENNLP = (
         dim=1024,
         parameters=93_600_848,
         page=_ALLENNLP_PAGE,
+        source=_ALLENNLP_SOURCE,
         note="Its publishers recommend it over `original`.",
     ),
     PublishedModel(
@@ -119,6 +138,7 @@ _ALLENNLP = (
         dim=1024,
         parameters=93_600_848,
         page=_ALLENNLP_PAGE,
+        source=_ALLENNLP_SOURCE,
     ),
     PublishedModel(
         name="pt-wikipedia",
@@ -129,6 +149,7 @@ _ALLENNLP = (
         ),
         dim=None,
         page=_ALLENNLP_PAGE,
+        source=_ALLENNLP_SOURCE,
         note="Federal University of Goiás.",
     ),
     PublishedModel(
@@ -140,6 +161,7 @@ _ALLENNLP = (
         ),
         dim=1024,
         page=_ALLENNLP_PAGE,
+        source=_ALLENNLP_SOURCE,
         note="Federal University of Goiás.",
     ),
     PublishedModel(
@@ -152,18 +174,28 @@ _ALLENNLP = (
         ),
         dim=None,
         page=_ALLENNLP_PAGE,
+        source=_ALLENNLP_SOURCE,
     ),
     PublishedModel(
         name="de-wikipedia",
         languages=("de",),
         trained_on="German Wikipedia with its discussion pages, 963M tokens",
-        files=_options_weights(
-            "https://github.com/t-systems-on-site-services-gmbh/german-elmo-model/releases/download/files_1/options.json",
-            "https://github.com/t-systems-on-site-services-gmbh/german-elmo-model/releases/download/files_1/weights.hdf5",
+        files=(
+            PublishedFile(
+                url=f"{_GERMAN}/releases/download/files_1/options.json",
+                name="options.json",
+                sha1="04afb8bc77acf5e65633ced2efc1e91d05332e89",
+            ),
+            PublishedFile(
+                url=f"{_GERMAN}/releases/download/files_1/weights.hdf5",
+                name="weights.hdf5",
+                sha1="9084adab3eefaed4f07da7331217fcb873417add",
+            ),
         ),
         dim=None,
         licence="BSD-2-Clause",
-        page="https://github.com/t-systems-on-site-services-gmbh/german-elmo-model",
+        page=_GERMAN,
+        source="README.md of that repository, with sha1",
     ),
     PublishedModel(
         name="eu-plur",
@@ -174,18 +206,56 @@ _ALLENNLP = (
         ),
         dim=None,
         page="https://github.com/stefan-it/plur",
+        source="github.com/t-systems-on-site-services-gmbh/german-elmo-model, issue 2, by the model's author",
     ),
 )
+
+_BILM_TF_CHECKPOINTS = tuple(
+    PublishedModel(
+        name=f"{preset}-checkpoint",
+        languages=("en",),
+        trained_on=_NEWS_2011,
+        files=(
+            PublishedFile(url=f"{_S3}/{folder}/options.json", name="options.json"),
+            PublishedFile(url=f"{_S3}/vocab-2016-09-10.txt", name="vocab-2016-09-10.txt"),
+            PublishedFile(url=f"{_S3}/{folder}/model.ckpt-{step}.index", name=f"model.ckpt-{step}.index"),
+            PublishedFile(
+                url=f"{_S3}/{folder}/model.ckpt-{step}.data-00000-of-00001",
+                name=f"model.ckpt-{step}.data-00000-of-00001",
+            ),
+        ),
+        dim=dim,
+        parameters=parameters,
+        kind="tensorflow",
+        page=_BILM_TF,
+        source=source,
+        note=f"`{preset}` with its softmax, so that it can score words and be finetuned.",
+    )
+    for preset, folder, step, dim, parameters, source in (
+        ("small", "2x1024_128_2048cnn_1xhighway/tf_checkpoint", 1501260, 256, 13_593_296,
+         "github.com/allenai/bilm-tf, issue 105, by the publishers"),
+        ("medium", "2x2048_256_2048cnn_1xhighway/tf_checkpoint", 1501260, 512, 28_027_728,
+         "github.com/allenai/bilm-tf, issue 198, by the publishers"),
+        ("original", "2x4096_512_2048cnn_2xhighway_tf_checkpoint", 935588, 1024, 93_600_848,
+         "github.com/allenai/bilm-tf, README.md"),
+    )
+)  # fmt: skip
 
 _CROSSLINGUAL = tuple(
     PublishedModel(
         name=f"{code}-crosslingual",
         languages=(code,),
         trained_on="Wikipedia",
-        files=(PublishedFile(url=f"https://www.dropbox.com/s/{key}/{code}_weights.hdf5", name=f"{code}_weights.hdf5"),),
+        files=(
+            PublishedFile(url="https://www.dropbox.com/s/ypjuzlf7kj957g3/options262.json?dl=1", name="options.json"),
+            PublishedFile(
+                url=f"https://www.dropbox.com/s/{key}/{code}_weights.hdf5?dl=1", name=f"{code}_weights.hdf5"
+            ),
+        ),
         dim=None,
         page="https://github.com/TalSchuster/CrossLingualContextualEmb",
-        note="That page links the options.json shared by all seven, and matrices that align the model with English.",
+        source="README.md of that repository; ?dl=1 asks Dropbox for the file instead of its page",
+        note="That page also links matrices that align the model with English.",
     )
     for code, key in (
         ("en", "1h62kc1qdcuyy2u"), ("es", "ygfjm7zmufl5gu2"), ("fr", "mm64goxb8wbawhj"), ("it", "owfou7coi04dyxf"),
@@ -202,6 +272,7 @@ _NLPL_BILM = tuple(
         dim=None,
         kind="zip",
         page="http://vectors.nlpl.eu/repository/",
+        source="the NLPL wiki; the numbers are those of the repository",
         note=note,
     )
     for number, code, trained_on, note in (
@@ -214,6 +285,7 @@ _NLPL_BILM = tuple(
         (209, "en", "", "Used for SemEval-2020 task 1 (semantic change)."),
         (210, "no", "Norwegian Wikipedia, September 2020, about 160M words", "NorELMo, lemmas."),
         (211, "no", "Norwegian Wikipedia, September 2020, about 160M words", "NorELMo, word forms."),
+        (212, "ru", "Araneum Russicum, 2020", "RusVectores, lemmas; about 1.5 GB."),
         (217, "no", "Norwegian Wikipedia and Norsk Aviskorpus", "NorELMo30: softmax of 30,000 words."),
         (218, "no", "Norwegian Wikipedia and Norsk Aviskorpus", "NorELMo100: softmax of 100,000 words."),
     )
@@ -224,11 +296,18 @@ _CLARIN_BILM = tuple(
         name=f"{code}-embeddia",
         languages=(code,),
         trained_on=f"large {language.capitalize()} corpora (Ulčar and Robnik-Šikonja 2020)",
-        files=(PublishedFile(url=_CLARIN, name=f"{language}-elmo.tar.gz"),),
+        files=(
+            PublishedFile(
+                url=f"{_CLARIN_FILES}/slovenian-elmo.tar.gz" if code == "sl" else _CLARIN,
+                name=f"{language}-elmo.tar.gz",
+            ),
+        ),
         dim=None,
         kind="tar",
         page=_CLARIN,
+        source="the record 11356/1277 of CLARIN.SI; the file of `sl` also from READMEs that download it",
         note="Unpack it in that folder: it contains options.json and a weights file.",
+        by_hand="" if code == "sl" else "The record's page links the file; its own address could not be confirmed.",
     )
     for code, language in (
         ("hr", "croatian"), ("et", "estonian"), ("fi", "finnish"), ("lv", "latvian"), ("lt", "lithuanian"),
@@ -247,6 +326,7 @@ _MANYLANGS = tuple(
         dim=1024,
         kind="manylangs",
         page=_MANYLANGS_PAGE,
+        source="the project's README gives the numbers, the NLPL repository their new folder (20)",
         note="The project's own links (repository/11) were reported dead in 2020 and 2021; the number stays.",
     )
     for number, code in (
@@ -265,11 +345,14 @@ _OTHERS = (
         name="seqvec",
         languages=("protein",),
         trained_on="UniRef50 (amino acids as words)",
-        files=(PublishedFile(url="https://rostlab.org/~deepppi/seqvec.zip", name="seqvec.zip"),),
+        files=_options_weights(
+            "http://data.bioembeddings.com/public/embeddings/embedding_models/seqvec/options.json",
+            "http://data.bioembeddings.com/public/embeddings/embedding_models/seqvec/weights.hdf5",
+        ),
         dim=1024,
-        kind="zip",
         page="https://github.com/Rostlab/SeqVec",
-        note="The link was reported dead (Rostlab/SeqVec issue 17).",
+        source="the defaults of bio_embeddings, which took the model over",
+        note="The project's own link was reported dead (Rostlab/SeqVec issue 17).",
     ),
     PublishedModel(
         name="zhs-manylangs",
@@ -279,7 +362,9 @@ _OTHERS = (
         dim=1024,
         kind="manylangs",
         page=_MANYLANGS_PAGE,
-        note="Unpack it in that folder. The link is dead since 2019 (ELMoForManyLangs issues 57, 61, 106).",
+        source="the project's README",
+        note="Unpack it in that folder.",
+        by_hand="The link is dead since 2019 (ELMoForManyLangs issues 57, 61, 106).",
     ),
     *(
         PublishedModel(
@@ -310,7 +395,10 @@ _OTHERS = (
     ),
 )
 
-PUBLISHED_MODELS = {m.name: m for m in (*_ALLENNLP, *_NLPL_BILM, *_CLARIN_BILM, *_CROSSLINGUAL, *_MANYLANGS, *_OTHERS)}
+PUBLISHED_MODELS = {
+    m.name: m
+    for m in (*_ALLENNLP, *_BILM_TF_CHECKPOINTS, *_NLPL_BILM, *_CLARIN_BILM, *_CROSSLINGUAL, *_MANYLANGS, *_OTHERS)
+}
 
 # models of this project, trained by a recipe in runs/; they are in the package, so there are no files to download
 OWN_MODELS = {
@@ -337,6 +425,6 @@ def markdown_table() -> str:
         rows.append(
             f"| `{model.name}` | {', '.join(model.languages)} | {f'{model.parameters:,}' if model.parameters else ''} "
             f"| {model.dim or ''} | {model.trained_on} | {model.licence} "
-            f"| {' '.join(filter(None, (links, model.note, model.obstacle)))} |"
+            f"| {' '.join(filter(None, (links, model.note, model.obstacle, model.by_hand)))} |"
         )
     return "\n".join(rows) + "\n"

@@ -59,8 +59,9 @@ def convert_model(
 def drop_head(parts: ModelParts) -> ModelParts:
     """The model without its softmax, and without its vocabulary unless the model reads words."""
     tensors = {name: tensor for name, tensor in parts.tensors.items() if not name.startswith("head.")}
-    vocab = parts.vocab if parts.config.words else None
-    return dataclasses.replace(parts, config=dataclasses.replace(parts.config, head=None), tensors=tensors, vocab=vocab)
+    vocab, word_counts = (parts.vocab, parts.word_counts) if parts.config.words else (None, None)
+    config = dataclasses.replace(parts.config, head=None)
+    return dataclasses.replace(parts, config=config, tensors=tensors, vocab=vocab, word_counts=word_counts)
 
 
 def _differences(parts: ModelParts, target: str, storage: str) -> list[str]:
@@ -84,6 +85,10 @@ def _differences(parts: ModelParts, target: str, storage: str) -> list[str]:
         )
     if target == "hdf5" and parts.mixes:
         differences.append("the mix weights stored with the model have no place in this layout and are left out")
+    if target == "hdf5" and parts.word_counts is not None:
+        differences.append(
+            "the word counts have no place in this layout and are left out; substitutes are ranked with Zipf's law"
+        )
     return differences
 
 

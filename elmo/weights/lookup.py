@@ -1,13 +1,12 @@
 """Finds a model by name or path: a path, a shipped model, a model in the user's folder, or a tiny untrained model.
 
-Nothing is downloaded. For a published model that is not on this machine, the error says which files to download and
-where to put them.
+Nothing is downloaded. For a published model that is not on this machine, the error names the command that fetches it,
+the files, and where to put them by hand.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import logging
 import os
 from pathlib import Path
@@ -18,15 +17,14 @@ from elmo.errors import ConfigError, WeightsError
 from elmo.files import sha256_file
 from elmo.model.config import PRESETS, num_parameters
 from elmo.weights.catalogue import PUBLISHED_MODELS, PublishedModel
+from elmo.weights.fetch import RECORD, check_record
 from elmo.weights.formats import read_model
-from elmo.weights.model_folders import local_models, models_folder, shipped_model
+from elmo.weights.model_folders import local_models, shipped_model
+from elmo.weights.model_names import TINY, not_downloaded, resolve_alias, unknown_name
 from elmo.weights.model_parts import ModelParts
 from elmo.weights.names import TensorSpec, from_published, tensor_specs
 
 log = logging.getLogger(__name__)
-
-TINY = "tiny-random"
-ALIASES = {"5.5B": "original-5.5b", "5.5b": "original-5.5b"}  # the name in other libraries
 
 
 def find_model(model: str | Path, *, lazy_head: bool = False) -> ModelParts:
@@ -39,7 +37,7 @@ def find_model(model: str | Path, *, lazy_head: bool = False) -> ModelParts:
         raise ConfigError("The model's name is empty.", "Give a name (`elmo models` lists them) or a path.")
     if isinstance(model, Path) or os.path.exists(text) or "/" in text or os.sep in text:
         return read_model(text, lazy_head=lazy_head)
-    text = ALIASES.get(text, text)
+    text = resolve_alias(text)
     if text == "default":
         return _default_model(lazy_head)
     if text == TINY:
@@ -48,7 +46,7 @@ def find_model(model: str | Path, *, lazy_head: bool = False) -> ModelParts:
     published = PUBLISHED_MODELS.get(text)
     if folder is not None:
         return _read_published_model(published, folder) if published else read_model(folder, lazy_head=lazy_head)
-    raise _not_downloaded(published) if published else _unknown_name(text)
+    raise not_downloaded(published) if published else unknown_name(text)
 
 
 def tiny_random(seed: int = 2018) -> ModelParts:
@@ -89,8 +87,9 @@ def _default_model(lazy_head: bool) -> ModelParts:
 
 
 def _read_published_model(model: PublishedModel, folder: Path) -> ModelParts:
+    check_record(folder, model.name)
     check_files(model, folder)
-    files = list(folder.iterdir())
+    files = [path for path in folder.iterdir() if path.name != RECORD]
     path = files[0] if len(files) == 1 else folder
     if ".tar" in path.suffixes and path.is_file():
         raise WeightsError(f"{path} is still packed.", f"Unpack it in its folder: tar xf {path.name}")
@@ -111,26 +110,6 @@ def _card(model: PublishedModel) -> str:
         f"- Trained on: {model.trained_on or 'not recorded'}\n"
         f"- Licence: {model.licence or 'not recorded; ask its publishers before you pass it on'}\n"
         f"- From: {model.page}\n"
-    )
-
-
-def _not_downloaded(model: PublishedModel) -> WeightsError:
-    if model.obstacle:
-        return WeightsError(f"{model.name!r} is known but cannot be read: {model.obstacle}", f"See {model.page}")
-    folder = models_folder() / model.name
-    steps = [f"Download into {folder}/ (this package downloads nothing):"]
-    steps += [f"  {file.url}" + ("" if file.url.endswith(file.name) else f"  as {file.name}") for file in model.files]
-    steps += [model.note] if model.note else []
-    return WeightsError(f"The model {model.name!r} is not on this machine.", "\n  ".join(steps))
-
-
-def _unknown_name(name: str) -> WeightsError:
-    local = sorted({"default", TINY, *local_models()})
-    similar = difflib.get_close_matches(name.lower(), [*local, *PUBLISHED_MODELS], n=1, cutoff=0.5)
-    suggestion = f" Did you mean {similar[0]!r}?" if similar else ""
-    return WeightsError(
-        f"There is no model {name[:200]!r}, neither as a path nor as a name.{suggestion}",
-        f"On this machine: {', '.join(local)}. `elmo models` lists all known models and where to get them.",
     )
 
 

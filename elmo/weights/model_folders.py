@@ -1,7 +1,9 @@
 """Finds the folders of models on this machine: those shipped with the package and those of the user.
 
 elmo/models/NAME/             shipped with the package
-$ELMO_HOME/models/NAME/       put there by the user; ELMO_HOME is elmo/ in $XDG_CACHE_HOME or ~/.cache if not set
+$ELMO_HOME/models/NAME/       put there by the user or by `elmo fetch`
+
+If ELMO_HOME is not set, it is elmo/ in $XDG_CACHE_HOME or ~/.cache.
 
 This module does not import torch, and it creates and downloads nothing.
 """

@@ -37,6 +37,7 @@ class ModelParts:
     config: BiLMConfig
     tensors: dict[str, Tensor]
     vocab: tuple[str, ...] | None = None  # words of the softmax or of the word table, in the order of its rows
+    word_counts: np.ndarray | None = None  # (V,) int64, of the words of `vocab` in the training text; None: unknown
     lexicon: Lexicon | None = None
     mixes: tuple[tuple[tuple[float, ...], float], ...] = ()  # (weights before the softmax, gamma) stored with it
     card: str = ""  # the model card, Markdown

@@ -5,6 +5,7 @@
       head.safetensors    the same for the softmax, which embedding does not need to read
       config.json         format version, the model's shape, the storage type of its numbers, its origin
       vocab.txt           the words of the softmax or the word table, one per line; a large list is vocab.txt.xz
+      word_counts.txt     how often the training text has each of these words, one per line; a large list ends in .xz
       lexicon.json        symbol -> number (models of the ELMoForManyLangs family)
       README.md           the model card
       manifest.json       sha256 and size of each file above, written last
@@ -18,9 +19,11 @@ from __future__ import annotations
 import dataclasses
 import functools
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
@@ -31,20 +34,22 @@ from elmo.model.config import BiLMConfig
 from elmo.weights import quantize
 from elmo.weights.checkpoint_folder import save_weights
 from elmo.weights.model_parts import Lexicon, ModelParts
-from elmo.weights.word_list import read_words, write_words
+from elmo.weights.word_list import read_counts, read_words, write_words
 
 FORMAT, VERSION = "elmo-lm", 2
-TENSORS, HEAD, CONFIG, VOCAB, LEXICON, CARD, MANIFEST = (
+TENSORS, HEAD, CONFIG, VOCAB, WORD_COUNTS, LEXICON, CARD, MANIFEST = (
     "model.safetensors",
     "head.safetensors",
     "config.json",
     "vocab.txt",
+    "word_counts.txt",
     "lexicon.json",
     "README.md",
     "manifest.json",
 )
 DTYPES = {"float32": torch.float32, "float16": torch.float16}
 STORAGES = (*DTYPES, "int8")
+COUNTS_VERSION = 1  # of the file of word counts, in config.json; folders without it are read as before
 COMPRESS_WORDS_FROM = 1 << 18  # bytes; longer word lists are compressed
 
 
@@ -62,10 +67,12 @@ def save_store(folder: Path, parts: ModelParts, *, storage: str = "float32", ove
         config["about"] = parts.about
         if parts.mixes:
             config["mixes"] = [{"weights": list(weights), "gamma": gamma} for weights, gamma in parts.mixes]
+        if parts.vocab is not None and parts.word_counts is not None:
+            config["word_counts"] = COUNTS_VERSION
+            _write_lines(partial, WORD_COUNTS, [str(count) for count in parts.word_counts.tolist()])
         _write_json(partial / CONFIG, config)
         if parts.vocab is not None:
-            is_large = sum(len(word) + 1 for word in parts.vocab) >= COMPRESS_WORDS_FROM
-            write_words(partial / (f"{VOCAB}.xz" if is_large else VOCAB), parts.vocab)
+            _write_lines(partial, VOCAB, parts.vocab)
         if parts.lexicon is not None:
             _write_json(partial / LEXICON, dataclasses.asdict(parts.lexicon))
         (partial / CARD).write_text(parts.card or _default_card(parts), encoding="utf-8", newline="\n")
@@ -109,10 +116,12 @@ def read_store(path: Path, *, lazy_head: bool = False) -> ModelParts:
     lazy = lazy_head and has_own_softmax and HEAD in files
     read_head = functools.partial(_read_head, folder, storage)
     tensors = _read_tensors(folder / TENSORS, storage)
+    vocab = _read_vocab(folder, config)
     return ModelParts(
         config=config,
         tensors=tensors if lazy or HEAD not in files else tensors | read_head(),
-        vocab=_read_vocab(folder, config),
+        vocab=vocab,
+        word_counts=_read_counts(folder, settings.get("word_counts"), vocab),
         lexicon=_read_lexicon(folder / LEXICON),
         mixes=mixes,
         card=(folder / CARD).read_text(encoding="utf-8", errors="replace") if (folder / CARD).exists() else "",
@@ -144,6 +153,11 @@ def check_file(folder: Path, name: str) -> None:
         raise WeightsError(
             f"{path} is not the file its manifest describes.", "It is damaged or edited: copy or download it again."
         )
+
+
+def _write_lines(folder: Path, name: str, lines: Sequence[str]) -> None:
+    is_large = sum(len(line) + 1 for line in lines) >= COMPRESS_WORDS_FROM
+    write_words(folder / (f"{name}.xz" if is_large else name), lines)
 
 
 def _write_tensors(path: Path, tensors: dict[str, Tensor], storage: str) -> None:
@@ -180,6 +194,22 @@ def _read_vocab(folder: Path, config: BiLMConfig) -> tuple[str, ...] | None:
     path = next((p for p in (folder / VOCAB, folder / f"{VOCAB}.xz") if p.exists()), None)
     size = config.head.vocab_size if config.head else config.words.num_words if config.words else None
     return None if path is None else read_words(path, size)
+
+
+def _read_counts(folder: Path, version: Any, vocab: tuple[str, ...] | None) -> np.ndarray | None:
+    if version is None or vocab is None:
+        return None
+    if version != COUNTS_VERSION:
+        raise WeightsError(
+            f"{folder / CONFIG}: word counts of version {str(version)[:40]}; expected {COUNTS_VERSION}.",
+            "A newer version of this package may be needed.",
+        )
+    path = next((p for p in (folder / WORD_COUNTS, folder / f"{WORD_COUNTS}.xz") if p.exists()), None)
+    if path is None:
+        raise WeightsError(
+            f"{folder / WORD_COUNTS} is missing.", "The folder is incomplete: copy or download it again."
+        )
+    return read_counts(path, len(vocab))
 
 
 def _read_lexicon(path: Path) -> Lexicon | None:

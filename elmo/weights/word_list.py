@@ -1,15 +1,18 @@
-"""Reads and writes a model's word list: one word per line, UTF-8, compressed if the file name says so."""
+"""Reads and writes a model's words and word counts: one per line, UTF-8, compressed if the file name says so."""
 
 from __future__ import annotations
 
 import io
 import itertools
 import lzma
+import re
 import zlib
 from collections.abc import Iterable, Iterator
 from lzma import LZMAError
 from pathlib import Path
 from typing import IO, cast
+
+import numpy as np
 
 from elmo.errors import WeightsError
 from elmo.files import check_regular, open_bytes
@@ -20,6 +23,7 @@ MAX_BYTES = 256 << 20  # of all lines, after decompression
 MAX_EXPANSION = 200  # times the size of the file, after decompression
 _BYTES_PER_WORD = 256  # on average, at most
 _SMALL = 1 << 20  # bytes that are always accepted
+_COUNT = re.compile(r"[0-9]{1,18}")  # fits an int64
 _SKIPPED_LINE = "!!!MAXTERMID"  # a line in old vocabulary files, which bilm-tf skips
 
 
@@ -45,6 +49,17 @@ def read_words(path: Path, max_words: int | None = None) -> tuple[str, ...]:
     except (OSError, EOFError, zlib.error, LZMAError) as error:
         raise WeightsError(f"{path}: cannot be read as a word list ({str(error)[:200]}).") from error
     return tuple(words)
+
+
+def read_counts(path: Path, num_words: int) -> np.ndarray:
+    """The counts of a model's words, (V,) int64: one whole number per line, in the order of the words."""
+    lines = read_words(path, num_words)
+    if len(lines) != num_words:
+        raise WeightsError(f"{path} holds {len(lines):,} counts; the model has {num_words:,} words.", "It is damaged.")
+    wrong = next((number for number, line in enumerate(lines, start=1) if not _COUNT.fullmatch(line)), None)
+    if wrong is not None:
+        raise WeightsError(f"{path}:{wrong}: {lines[wrong - 1][:40]!r} is not a count.", "It is damaged.")
+    return np.array([int(line) for line in lines], dtype=np.int64)
 
 
 def _lines(file: IO[bytes], path: Path, num_bytes: int) -> Iterator[str]:

@@ -28,7 +28,7 @@ def test_table_has_every_model(tmp_path):
         *PUBLISHED_MODELS,
     ]
     small = next(line for line in lines if line.startswith("small "))
-    assert small.split()[1:5] == ["en", "13,593,296", "256", "no"]
+    assert small.split()[1:5] == ["en", "13,593,296", "256", "fetch"]
     assert "1 Billion Word" in small
 
 
@@ -43,6 +43,21 @@ def test_models_on_this_machine_have_a_path(tmp_path):
     assert (own_row["parameters"], own_row["dim"]) == (645_904, 128)  # from its config, without torch
     assert "medium" not in paths
     assert next(row for row in rows if row["name"] == "original")["files"][1]["num_bytes"] == 374_434_792
+
+
+def test_column_where_tells_shipped_local_and_fetchable_models(tmp_path):
+    save_store(tmp_path / "models" / "small", tiny_random())
+    rows = json.loads(elmo("models", "--json", env={"ELMO_HOME": str(tmp_path)}).stdout)
+    where = {row["name"]: row["where"] for row in rows}
+    names = ("english", "small", "medium", "hr-embeddia", "tfhub-3")
+    assert [where[name] for name in names] == ["shipped", "here", "fetch", "by hand", "unreadable"]
+
+
+def test_language_is_a_code_or_a_name(tmp_path):
+    for language in ("de", "German", "deutsch", "de-AT"):
+        done = elmo("models", "--language", language, env={"ELMO_HOME": str(tmp_path)})
+        assert "de-wikipedia     de " in done.stdout, done.stderr
+        assert "  fetch  " in done.stdout
 
 
 def test_language_selects_models(tmp_path):

@@ -201,12 +201,15 @@ reveal_type(embedder.score("One ."))
 reveal_type(embedder.score(["One ."]))
 reveal_type(embedder.substitutes("One .", 0))
 reveal_type(embedder.substitutes("One ."))
+reveal_type(embedder.similar("One .", 0, ["Two ."]))
+reveal_type(embedder.similar("One .", "One", "corpus.txt").nearest)
 reveal_type(elmo.train_bilm("text.txt", out="run"))
 """
 ARRAY, TENSOR = "numpy.ndarray", "torch._tensor.Tensor"
 REVEALED = [
     ARRAY, f"list[{ARRAY}", TENSOR, f"list[{TENSOR}", ARRAY, f"list[{ARRAY}", ARRAY, ARRAY, TENSOR,
     "elmo.embed.lm.Scores", "list[elmo.embed.lm.Scores", "list[elmo.embed.lm.Substitute", "list[list[",
+    "elmo.embed.neighbors.SearchResult", "list[elmo.embed.neighbors.Neighbor",
     "elmo.pretrain.bilm_training.TrainingResult",
 ]  # fmt: skip
 

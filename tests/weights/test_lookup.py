@@ -23,6 +23,7 @@ from elmo.files import sha256_file
 from elmo.model.config import PRESETS, num_parameters
 from elmo.weights import model_folders
 from elmo.weights.catalogue import PUBLISHED_MODELS, PublishedFile, markdown_table
+from elmo.weights.languages import LANGUAGES
 from elmo.weights.lookup import find_model, tiny_random
 from elmo.weights.model_parts import build
 from elmo.weights.names import tensor_specs
@@ -57,6 +58,7 @@ def test_catalogue_is_consistent():
         assert model.languages
         assert model.files
         assert model.page.startswith("http")
+        assert model.source or not model.fetchable  # an address without a source is not trusted
         for file in model.files:
             assert file.url.startswith(("https://", "http://"))
             assert Path(file.name).name == file.name
@@ -64,6 +66,10 @@ def test_catalogue_is_consistent():
     for name, preset in (("small", "small"), ("medium", "medium"), ("original", "original"), ("pubmed", "original")):
         assert PUBLISHED_MODELS[name].parameters == num_parameters(PRESETS[preset])
         assert PUBLISHED_MODELS[name].dim == PRESETS[preset].dim
+    for model in PUBLISHED_MODELS.values():  # every model of the catalogue can be asked for by its language
+        assert set(model.languages) <= set(LANGUAGES)
+        # a page is not the address of a file: every fetchable file's address ends with a name
+        assert not model.fetchable or all("." in file.url.split("?")[0].rsplit("/", 1)[1] for file in model.files)
     assert sum(model.kind == "manylangs" for model in PUBLISHED_MODELS.values()) == 45
 
 
@@ -104,6 +110,27 @@ def test_error_for_an_unknown_name_lists_local_models_and_the_closest(home):
     assert time.process_time() - start < 1  # about 0.01; no model is loaded
     for word in ("'my-modell'", "'my-model'", "tiny-random", "elmo models"):
         assert word in str(error.value)
+
+
+@pytest.mark.parametrize("name", ["german", "de", "German", "deutsch", "de_DE"])
+def test_error_for_a_language_points_to_its_models(home, name):
+    with pytest.raises(WeightsError) as error:
+        elmo.load(name)
+    for word in (repr(name), "`elmo models --language de`", "de-wikipedia", "`elmo fetch de-wikipedia`"):
+        assert word in str(error.value)
+
+
+def test_error_for_a_language_prefers_a_model_on_this_machine(home):
+    save_store(home / "de-wikipedia", tiny_random())
+    for name, model in (("de", "de-wikipedia"), ("en", "english")):
+        with pytest.raises(WeightsError, match=f"On this machine: elmo.load\\('{model}'\\)"):
+            elmo.load(name)
+
+
+@pytest.mark.parametrize(("name", "meant"), [("orignal", "'original'"), ("ORIGINAL-5.5B", "'original-5.5b'")])
+def test_error_for_a_misspelt_name_suggests_the_closest(home, name, meant):
+    with pytest.raises(WeightsError, match=f"Did you mean {meant}"):
+        elmo.load(name)
 
 
 @pytest.mark.parametrize("name", ["nope", "SMALL", "x" * 5_000, "nul\0", "..", "."])

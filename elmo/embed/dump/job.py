@@ -26,7 +26,7 @@ from elmo.embed.dump.target import STDOUT, Target, check_target, exists_error, i
 from elmo.embed.dump.write_jsonl import json_line
 from elmo.embed.embedder import Embedder
 from elmo.embed.layer_choice import LayerChoice, choose_layers
-from elmo.embed.pool import pool
+from elmo.embed.pool import join_layers, pool
 from elmo.errors import ConfigError, OutputError
 from elmo.files import open_bytes
 from elmo.model.lstm import State
@@ -211,12 +211,17 @@ class _Job:
         num_rows = len(block.lines) if layout.pooled else block.num_tokens
         rows = np.empty((num_rows, layout.num_kept, layout.dim), dtype=layout.dtype)  # (n, K, D)
         start = 0
+        joins_pooled = (
+            options.pool is not None and options.layers == "concat"
+        )  # layers are pooled before they are joined
+        layers = "all" if joins_pooled else options.layers
         stream = self.embedder.stream(
-            block.sentences, layers=options.layers, batch_size=options.batch_size, max_tokens=options.max_tokens
+            block.sentences, layers=layers, batch_size=options.batch_size, max_tokens=options.max_tokens
         )
         for number, vectors in enumerate(stream, block.first_line + 1):
-            stacked = vectors if layout.stacked else vectors[None]  # (K, n, D)
+            stacked = vectors if layout.stacked or joins_pooled else vectors[None]  # (K, n, D)
             piece = pool(stacked, options.pool)[None] if options.pool else stacked.transpose(1, 0, 2)  # (n, K, D)
+            piece = join_layers(piece)[:, None] if joins_pooled else piece  # (n, 1, K * D)
             try:
                 with np.errstate(over="raise"):
                     rows[start : start + len(piece)] = piece

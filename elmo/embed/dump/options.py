@@ -19,7 +19,7 @@ POOLINGS = ("mean", "max")
 class DumpOptions:
     """Settings of one bulk embedding. The embedder decides on tokenizer, state policy, device and compute dtype."""
 
-    layers: str | int | Sequence[float] = "all"  # all, top, average, a number, one weight per layer
+    layers: str | int | Sequence[float] = "all"  # all, top, average, concat, a number, one weight per layer
     dtype: str = "float32"  # of the vectors in the file: float32, float16
     pool: str | None = None  # mean, max: one vector per sentence; None: one per token
     format: str | None = None  # hdf5, npz, safetensors, parquet, jsonl; None: by the output's suffix

@@ -57,8 +57,8 @@ def make_plan(
 def layout_of(embedder: Embedder, choice: LayerChoice, options: DumpOptions) -> Layout:
     """The shape and dtype in which this run stores vectors."""
     return Layout(
-        num_kept=len(choice.matrix),
-        dim=embedder.dim,
+        num_kept=len(choice.matrix) if choice.stacked else 1,
+        dim=choice.shape(embedder.dim)[-1],
         stacked=choice.stacked,
         pooled=options.pool is not None,
         dtype=options.dtype,

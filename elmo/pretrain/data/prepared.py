@@ -32,6 +32,7 @@ from elmo.text.vocab import Vocabulary
 
 FORMAT, VERSION = "elmo-prepared", 1
 MANIFEST = "manifest.json"
+_COUNTED_AT_ONCE = 1 << 22  # tokens; bounds the memory of counting
 _SHARDS = {"shards": List({"sentences": COUNT, "tokens": COUNT})}
 _SOURCE = {
     "path": str,
@@ -112,6 +113,21 @@ class PreparedData:
         if name not in ("train", "heldout"):
             raise ValueError(f"split is {name!r}; expected train or heldout")
         return self.train if name == "train" else self.heldout
+
+    def word_counts(self) -> np.ndarray:
+        """How often the training text has each word of the vocabulary, (V,) int64.
+
+        <UNK> counts the words outside the vocabulary; <S> and </S> occur once per sentence.
+        """
+        counts = np.zeros(self.num_types, dtype=np.int64)
+        for number in range(len(self.train.shards)):
+            tokens, _ = self.train.shard(number)
+            for start in range(0, len(tokens), _COUNTED_AT_ONCE):
+                counts += np.bincount(tokens[start : start + _COUNTED_AT_ONCE], minlength=self.num_types)
+        in_vocab, others = counts[: self.vocab_size], counts[self.vocab_size :]
+        in_vocab[self.unk] += others.sum()
+        in_vocab[[self.bos, self.eos]] = self.train.num_sentences
+        return in_vocab.copy()
 
     @cached_property
     def vocab(self) -> Vocabulary:

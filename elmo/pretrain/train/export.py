@@ -63,6 +63,7 @@ def export(
         config=model.config,
         tensors={name: tensor.cpu() for name, tensor in stored_weights(model).items()},
         vocab=tuple(data.vocab.words),
+        word_counts=data.word_counts(),
         about={"format": "elmo", "trained": True, "step": result.step, "text": data.fingerprint, **about},
         card=_model_card(config, data, report),
     )

@@ -55,9 +55,10 @@ def index_corpus(
                 array[begin:end] = normalize(vectors)
                 progress.advance(len(tokens))
 
-    weights = choose_layers(layers, embedder.num_layers).matrix.tolist()
+    layer_choice = choose_layers(layers, embedder.num_layers)
+    weights, shape = layer_choice.matrix.tolist(), (num_words, *layer_choice.shape(embedder.dim))
     path = cache_path(folder, {"vectors": vectors_checksum(embedder), "layers": weights, "unit": True}, sentences)
-    return CorpusIndex(sentences, cached_array(path, (num_words, embedder.dim), fill), path)
+    return CorpusIndex(sentences, cached_array(path, shape, fill), path)
 
 
 def embed_sentences(

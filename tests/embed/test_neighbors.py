@@ -9,8 +9,8 @@ import pytest
 from golden import golden_embedder
 from in_process_cli import run_in_process
 
-from elmo.analysis.corpus_index import index_corpus
-from elmo.analysis.neighbors import Query, find_neighbors, static_neighbors
+from elmo.embed.corpus_index import index_corpus
+from elmo.embed.neighbors import Query, find_neighbors, static_neighbors
 from elmo.errors import ConfigError, DataError
 
 CORPUS = [("The", "cat", "sat", "."), (), ("A", "dog", "and", "a", "cat"), ("Nothing", "here")]
@@ -136,3 +136,51 @@ def test_the_record_holds_query_settings_and_both_kinds_of_neighbours(tmp_path, 
     wrong = run_in_process(capsys, *words, "--beside", "A dog .")
     assert (wrong.returncode, "'cat' is not among" in wrong.stderr) == (1, True)
     assert run_in_process(capsys, *words, "--index", str(tmp_path / "c.txt")).returncode == 2
+
+
+def test_similar_finds_what_the_search_finds(tmp_path) -> None:
+    embedder = golden_embedder("allennlp")
+    queries = [Query(("My", "cat", "slept"), 1), Query(("The", "cat", "ran"), 1)]
+    expected = find_neighbors(embedder, queries, CORPUS, layers=1, k=3, word="cat")
+    options = {"beside": [["The", "cat", "ran"]], "k": 3, "layers": 1, "same_word": True}
+    for word in ("cat", 1):
+        result = embedder.similar(["My", "cat", "slept"], word, CORPUS, **options)
+        assert (result.queries, result.neighbors) == (expected.queries, expected.neighbors)
+        assert result.nearest == expected.neighbors[0]
+    (tmp_path / "corpus.txt").write_text("\n".join(" ".join(tokens) for tokens in CORPUS) + "\n")
+    for corpus in (str(tmp_path / "corpus.txt"), tmp_path / "corpus.txt"):
+        indexed = embedder.similar(["My", "cat", "slept"], "cat", corpus, index=tmp_path / "index", **options)
+        assert [(n.line, n.position) for n in indexed.nearest] == [(n.line, n.position) for n in expected.nearest]
+
+
+def test_similar_reads_raw_text_and_splits_paragraphs() -> None:
+    embedder = golden_embedder("allennlp")
+    result = embedder.similar("My cat slept.", "cat", ["The cat sat. A dog ran.", ""], split=True, same_word=True)
+    assert [neighbor.tokens for neighbor in result.nearest] == [("The", "cat", "sat", ".")]
+    assert (result.num_sentences, result.num_words) == (2, 8)
+    whole = embedder.similar("My cat slept.", "cat", ["The cat sat. A dog ran."], same_word=True)
+    assert len(whole.nearest[0].tokens) == 8
+
+
+def test_similar_names_what_is_wrong(tmp_path) -> None:
+    embedder = golden_embedder("allennlp")
+    with pytest.raises(DataError, match="'horse' is not among"):
+        embedder.similar("My cat slept .", "horse", CORPUS)
+    with pytest.raises(DataError, match="'cat' is not among"):
+        embedder.similar("My cat slept .", "cat", CORPUS, beside=["A dog ."])
+    with pytest.raises(ConfigError, match="positions 0 to 3"):
+        embedder.similar("My cat slept .", 4, CORPUS)
+    with pytest.raises(DataError, match=r"none\.txt"):
+        embedder.similar("My cat slept .", 1, tmp_path / "none.txt")
+    with pytest.raises(DataError, match="no words"):
+        embedder.similar("My cat slept .", 1, [])
+    with pytest.raises(ConfigError, match="k is 0"):
+        embedder.similar("My cat slept .", 1, CORPUS, k=0)
+
+
+def test_the_command_takes_a_position(tmp_path, capsys) -> None:
+    (tmp_path / "c.txt").write_text("The cat sat .\nA dog and a cat\n")
+    words = [str(tmp_path / "c.txt"), "--model", "tiny-random", "-k", "1"]
+    assert "[cat]" in run_in_process(capsys, "similar", "My cat slept .", "1", *words).stdout
+    assert "[3]" in run_in_process(capsys, "similar", "My 3 cats slept .", "3", *words).stdout  # a word of the sentence
+    assert run_in_process(capsys, "similar", "My cat slept .", "9", *words).returncode == 2

@@ -13,13 +13,16 @@ from pathlib import Path
 
 import numpy as np
 
-from elmo.analysis.corpus_index import EmbeddedSentences, embed_sentences, index_corpus
+from elmo.embed.corpus_index import EmbeddedSentences, embed_sentences, index_corpus
 from elmo.embed.embedder import Embedder
 from elmo.embed.layer_choice import LayerSpec, choose_layers
 from elmo.embed.pool import normalize
 from elmo.errors import ConfigError, DataError
 from elmo.progress import Progress
+from elmo.text.inputs import OneText, normalize_input
+from elmo.text.lines import read_lines
 
+Corpus = str | Path | Iterable[OneText | Sequence[str]]  # a path, or texts
 MAX_WORD_FORMS = 100_000  # the most frequent forms of a corpus are compared without context; this bounds memory
 
 
@@ -66,11 +69,43 @@ class StaticNeighbor:
 class SearchResult:
     """The neighbours of some queries in a corpus."""
 
+    queries: list[Query]
     neighbors: list[list[Neighbor]]  # of each query, best first
     cosines: np.ndarray  # (Q, Q), between the Q queries
     without_context: list[StaticNeighbor]  # of the first query's word, in the token layer
     num_sentences: int
     num_words: int
+
+    @property
+    def nearest(self) -> list[Neighbor]:
+        """The neighbours of the first query, best first."""
+        return self.neighbors[0]
+
+
+def word_queries(embedder: Embedder, sentences: Iterable[OneText | Sequence[str]], word: str | int) -> list[Query]:
+    """The word in each sentence; a number is its position in the first sentence, whose word is looked for in others."""
+    queries: list[Query] = []
+    for tokens in map(tuple, normalize_input(list(sentences), embedder.tokenize).sentences):
+        form = queries[0].word if queries else word
+        if isinstance(form, int):
+            queries.append(Query(tokens, form))
+        elif form in tokens:
+            queries.append(Query(tokens, tokens.index(form)))
+        else:
+            raise DataError(f"{form!r} is not among the sentence's tokens: {' '.join(tokens)}", "Name one of them.")
+    return queries
+
+
+def corpus_sentences(
+    embedder: Embedder, corpus: Corpus, *, split: bool = False, encoding: str = "utf-8"
+) -> Iterator[tuple[str, ...]]:
+    """The tokenised sentences of a text file with one sentence per line, or of texts, one by one.
+
+    With `split`, a line or a string is a paragraph that is split into sentences.
+    """
+    texts = read_lines(corpus, encoding=encoding) if isinstance(corpus, (str, Path)) else corpus
+    for text in texts:
+        yield from map(tuple, normalize_input([text], embedder.tokenize, split=split).sentences)
 
 
 def find_neighbors(
@@ -85,6 +120,8 @@ def find_neighbors(
     show: bool | None = None,
 ) -> SearchResult:
     """The k nearest occurrences to every query, in one pass over the corpus; a query itself is not a neighbour."""
+    if not isinstance(k, int) or k < 1:
+        raise ConfigError(f"k is {k!r}; expected a whole number of at least 1.")
     vectors = _query_vectors(embedder, queries, layers)  # (Q, D)
     counts: Counter[str] = Counter()
     num_sentences = 0
@@ -113,6 +150,7 @@ def find_neighbors(
     if not counts:
         raise DataError("The corpus has no words.", "Give a text with one sentence per line.")
     return SearchResult(
+        queries=list(queries),
         neighbors=neighbors,
         cosines=vectors @ vectors.T,
         without_context=_token_layer_neighbors(embedder, queries[0].word, counts, k=k),
