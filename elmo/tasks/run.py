@@ -3,7 +3,7 @@
 RUN/
   config.json         effective settings
   words.json          vocabulary, label sets, dimension of the word vectors
-  checkpoint/         during training: the state that is needed to resume
+  checkpoint/         the state that is needed to resume, and to continue a finished run for more epochs
   model.safetensors   the weights with the best dev score (without the weights of a frozen biLM)
   bilm/               the biLM, if it was fine-tuned on the text of the task in this folder (`finetune`)
   record.json         settings, data, scores, mix weights, curve; written last
