@@ -38,6 +38,7 @@ VARIANTS: dict[str, dict[str, Any]] = {  # settings that are compared on dev; ea
     "layer-norm-batch": {"elmo.layer_norm": "batch"},
     "elmo-dropout-0": {"elmo.dropout": 0.0},
     "elmo-dropout-0.2": {"elmo.dropout": 0.2},
+    "elmo-dropout-0.5": {"elmo.dropout": 0.5},
     "longer": {},  # twice the epochs and the patience of the task, without and with ELMo
 }
 
@@ -177,8 +178,14 @@ def _finetuned(task: str, seeds: int, overrides: Mapping[str, Any]) -> Iterator[
 
 
 def _variant(task: str, variant: str, seeds: int, overrides: Mapping[str, Any]) -> Iterator[Job]:
-    """The runs of a variant; it is compared with the main runs by their dev scores, so it has no test file."""
+    """The runs of a variant; it is compared with the main runs by their dev scores, so it has no test file.
+
+    There are none if the variant has the task's own settings.
+    """
     base = base_of(task)
+    own = flat({section: values for section, values in base.to_dict().items() if isinstance(values, dict)})
+    if VARIANTS[variant] and all(own[key] == value for key, value in VARIANTS[variant].items()):
+        return
     cell = next(cell for cell in sweep_cells(base) if cell.name == main_cell(task))
     settings, sides, factor = dict(VARIANTS[variant]), {"with": cell.settings}, 1
     if variant == "longer":
