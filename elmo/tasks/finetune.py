@@ -1,8 +1,8 @@
 """Fine-tunes a biLM on a task's training text, without labels, before the task is trained (paper, Table 7).
 
 RUN/
-  finetuning/   during fine-tuning: the text, and the folder of a pretraining run, which can be resumed
-  bilm/         the fine-tuned model, for `elmo.load` and for other runs; its config.json has a summary under "about"
+  bilm-finetuning/   during fine-tuning: the text, and the folder of a pretraining run, which can be resumed
+  bilm/              the fine-tuned model, for `elmo.load` and for other runs, with a summary in its config.json
 
 The perplexity of the dev text is measured before and after, for each part of the text (contexts and questions of
 SQuAD), with the full softmax and the vocabulary of the model. A text that several examples share is read once.
@@ -37,7 +37,7 @@ from elmo.tasks.train import train
 from elmo.tasks.training_loop import Say
 from elmo.weights.store import CONFIG, read_store, save_store
 
-WORK = "finetuning"
+WORK = "-finetuning"  # is added to the name of the model's folder while it is made
 STEPS = 20  # tokens per row and update
 MAX_ROWS = 128
 LEAST_UPDATES = 250  # per epoch, if the text is long enough for that with one row
@@ -105,6 +105,7 @@ def finetune_on_task(
     with lock_run_folder(folder.parent, wait=say if wait else None):
         if folder.exists():
             check_same(folder, _finished_identity(folder), identity)
+            shutil.rmtree(_work_folder(folder), ignore_errors=True)  # if the process died before it was removed
             say(f"{folder} is fine-tuned already: {_describe(finetuning_of(folder) or {})}")
             return folder
         _finetune(task, config, folder, settings, identity, say)
@@ -129,7 +130,7 @@ def rows_for(num_tokens: int) -> int:
 def _finetune(
     task: Task, config: RunConfig, folder: Path, settings: FinetuneConfig, identity: dict[str, Any], say: Say
 ) -> None:
-    work = folder.parent / WORK
+    work = _work_folder(folder)
     parts = model_parts(config.elmo.model)
     if parts.config.head is None:
         raise ConfigError(
@@ -185,6 +186,10 @@ def _finetune(
     save_store(folder, replace(tuned, about={**tuned.about, "finetuning": summary}))
     shutil.rmtree(work)
     say(f"{folder}: {_describe(summary)}")
+
+
+def _work_folder(folder: Path) -> Path:
+    return folder.with_name(folder.name + WORK)
 
 
 def _identity(config: RunConfig, settings: FinetuneConfig) -> dict[str, Any]:

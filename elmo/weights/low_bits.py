@@ -49,7 +49,7 @@ def make_levels(bits: int) -> Tensor:
     deviation = torch.tensor(3**0.5 * _SPREAD, dtype=torch.float64)
     top = torch.special.ndtr(1 / deviation)
     shares = torch.linspace(float(1 - top), float(top), 1 << bits, dtype=torch.float64)
-    levels = (torch.special.ndtri(shares) * deviation).float()
+    levels: Tensor = (torch.special.ndtri(shares) * deviation).float()
     levels[0], levels[-1] = -1.0, 1.0
     return levels
 
@@ -97,7 +97,8 @@ def unpack_matrix(name: str, stored: Mapping[str, Tensor], bits: int, source: st
 def _grouped(rows: Tensor) -> Tensor:
     """The rows in groups of columns, (rows, groups, GROUP); the last group is padded with zeros."""
     padding = -rows.shape[1] % GROUP
-    return torch.nn.functional.pad(rows, (0, padding)).unflatten(1, (-1, GROUP))
+    padded: Tensor = torch.nn.functional.pad(rows, (0, padding))
+    return padded.reshape(len(rows), -1, GROUP)
 
 
 def _check(

@@ -126,12 +126,12 @@ def interrupt_when(path: Path, lines: int) -> threading.Thread:
 def test_an_interrupted_fine_tuning_continues_to_the_same_model(tmp_path):
     config, settings = ner_settings(tmp_path), FinetuneConfig(epochs=24, lr=0.01, rows=1)
     finetune_on_task(config, tmp_path / "whole" / "bilm", settings)
-    watcher = interrupt_when(tmp_path / "parts" / "finetuning" / "metrics.jsonl", 4)
+    watcher = interrupt_when(tmp_path / "parts" / "bilm-finetuning" / "metrics.jsonl", 4)
     with pytest.raises(KeyboardInterrupt):
         finetune_on_task(config, tmp_path / "parts" / "bilm", settings)
     watcher.stop()  # type: ignore[attr-defined]
     assert not (tmp_path / "parts" / "bilm").exists()
-    assert list((tmp_path / "parts" / "finetuning" / "checkpoints").iterdir())
+    assert list((tmp_path / "parts" / "bilm-finetuning" / "checkpoints").iterdir())
     with pytest.raises(ConfigError, match=r"settings\.lr = 0\.01"):
         finetune_on_task(config, tmp_path / "parts" / "bilm", FinetuneConfig(epochs=24, lr=0.02, rows=1))
     finetune_on_task(config, tmp_path / "parts" / "bilm", settings)
@@ -143,9 +143,11 @@ def test_a_fine_tuned_model_is_used_again_and_only_for_the_same_settings_and_fil
     config, lines = ner_settings(tmp_path), []
     folder = finetune_on_task(config, tmp_path / "bilm")
     stamp = (folder / "manifest.json").stat().st_mtime_ns
+    (tmp_path / "bilm-finetuning").mkdir()  # as if the process had died before it removed it
     finetune_on_task(config, folder, say=lines.append)
     assert (folder / "manifest.json").stat().st_mtime_ns == stamp
     assert any("already" in line for line in lines)
+    assert not (tmp_path / "bilm-finetuning").exists()
     with pytest.raises(ConfigError, match=r"settings\.epochs"):
         finetune_on_task(config, folder, FinetuneConfig(epochs=2))
     other = str(tiny_tasks.write_data(tmp_path, "ner", times=2))
@@ -159,7 +161,7 @@ def test_a_model_without_a_softmax_is_an_error_before_anything_is_written(tmp_pa
     config = tiny_tasks.settings(tmp_path, "ner", {"elmo": {"mode": "frozen", "model": "tiny-random"}})
     with pytest.raises(ConfigError, match="no softmax"):
         finetune_on_task(config, tmp_path / "run" / "bilm")
-    assert not (tmp_path / "run" / "finetuning").exists()
+    assert not (tmp_path / "run" / "bilm-finetuning").exists()
     with pytest.raises(ConfigError, match="needs a biLM"):
         finetune_on_task(tiny_tasks.settings(tmp_path, "ner"), tmp_path / "run" / "bilm")
 
