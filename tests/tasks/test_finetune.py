@@ -71,7 +71,7 @@ def test_the_task_is_trained_with_the_fine_tuned_model_and_the_run_can_be_moved(
     assert record["elmo"]["sha256"] != record["elmo"]["finetuning"]["initial"]["sha256"]
     assert record["elmo"]["finetuning"]["task"] == "ner"
     assert record == read_record(tmp_path / "run")
-    assert sorted(p.name for p in (tmp_path / "run").iterdir() if p.is_dir()) == ["bilm"]
+    assert sorted(p.name for p in (tmp_path / "run").iterdir() if p.is_dir()) == ["bilm", "checkpoint"]
     shutil.move(tmp_path / "run", tmp_path / "moved")
     assert open_run(tmp_path / "moved").elmo_sha256 == record["elmo"]["sha256"]
 
