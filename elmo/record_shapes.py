@@ -66,6 +66,8 @@ _PROBES: dict[str, Any] = {
 }
 _MEAN = Maybe({"mean?": Maybe(NUMBER)})
 _FINETUNED = {"by_source?": Maybe({"*": Maybe({"reset?": _MEAN})}), "reset?": _MEAN}
+_SIDE = {"reset": {"mean": NUMBER}, "by_part": {"*": {"reset": {"mean": NUMBER}}}}
+_TASK_FINETUNING = {"task": str, "initial": {"sha256": str}, "perplexity": {"before": _SIDE, "after": _SIDE}}
 _NEIGHBOUR = {"score": NUMBER, "tokens": List(str), "position": COUNT}
 _RECORDS: dict[str, Any] = {
     "training": {
@@ -162,7 +164,7 @@ def _task_shape(metric: str) -> dict[str, Any]:
             "elmo": {"mode": str, "layers": str, "penalty": NUMBER, "place": str},
         },
         "data": {"train": {"sha256": str, "examples": COUNT}, "*": {"sha256": str, "examples?": COUNT}},
-        "elmo": Maybe({"sha256": str}),
+        "elmo": Maybe({"sha256": str, "finetuning?": Maybe(_TASK_FINETUNING)}),
         "vectors": Maybe({"sha256": str}),
         "dev": {metric: _PERCENT},
         "test": Maybe({metric: _PERCENT}),

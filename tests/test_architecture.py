@@ -38,7 +38,10 @@ MAY_IMPORT = {
     "weights": {"model"},
     "pretrain": {"text", "kernels", "model", "weights", "charts"},
     "embed": {"text", "kernels", "model", "weights"},
-    "tasks": {"text", "model.mix", "weights.store", "weights.checkpoint_folder", "embed"},
+    "tasks": {
+        "text", "model.mix", "weights.store", "weights.checkpoint_folder", "embed",
+        "pretrain.config", "pretrain.finetune",  # a biLM may be fine-tuned on the task's text first
+    },
     "probes": {"text", "embed"},
     "analysis": {"text", "model", "weights", "embed", "charts"},
     "report": {"charts", "text"},

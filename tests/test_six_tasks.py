@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import lzma
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from models_with_head import tiny_with_head
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "runs" / "six_tasks"))
@@ -16,11 +18,15 @@ import jobs  # noqa: E402  # a script's neighbour, found by the line above
 import prepare  # noqa: E402
 
 from elmo.errors import DataError  # noqa: E402
+from elmo.report import table7  # noqa: E402
 from elmo.report.layer_tables import LAYERS, PLACES, make_rows  # noqa: E402
 from elmo.tasks.coref.data import read_examples  # noqa: E402
 from elmo.tasks.record import find_records  # noqa: E402
+from elmo.weights.store import save_store  # noqa: E402
 
-ALL = jobs.all_jobs(list(jobs.SECONDS), 3, {})
+NER = "Ada B-PER\nlived O\nin O\nLondon B-LOC\n. O\n\nIt O\nrained O\nin O\nYork B-LOC\n. O\n"
+ALL = jobs.all_jobs(list(jobs.SECONDS), 3, {}, finetunes=True, variants=list(jobs.VARIANTS))
+RUN_ALL = str(ROOT / "runs" / "six_tasks" / "run_all.py")
 
 
 def test_every_job_comes_after_the_jobs_it_needs_and_has_its_own_folder():
@@ -66,11 +72,60 @@ def test_settings_are_selected_on_dev_in_runs_without_a_test_file(tmp_path, monk
     assert jobs.selected_setting("ner", tmp_path) == {}
 
 
+def test_all_six_tasks_have_three_seeds_and_the_tables_and_the_figure_have_their_tasks():
+    for task in jobs.SECONDS:
+        for cell in ("baseline", jobs.main_cell(task), f"tuned-{jobs.main_cell(task)}"):
+            assert all(any(job.name == f"runs/{task}/{cell}/seed-{seed}" for job in ALL) for seed in range(3))
+    assert {"squad", "snli", "srl", "ner", "sst"} == set(jobs.SWEPT)
+    with_shares = {job.task for job in ALL if "/share-" in job.name}
+    assert with_shares == {"snli", "srl", "ner", "sst"}
+
+
+def test_runs_with_a_tuned_bilm_wait_for_it_and_for_its_layers():
+    tuned = [job for job in ALL if "/tuned-" in job.name]
+    assert {job.task for job in tuned} == set(jobs.SECONDS)
+    for job in tuned:
+        assert {f"bilms/{job.task}", f"embed-tuned/{job.task}"} <= set(job.needs)
+        assert job.uses_tuned
+    assert not any(job.uses_tuned for job in ALL if "tuned" not in job.name)
+    assert {job.kind for job in ALL if job.name.startswith("bilms/")} == {"finetune"}
+
+
+def test_variants_are_compared_on_dev_and_each_changes_its_setting_only():
+    for task in jobs.SECONDS:
+        main = next(job for job in ALL if job.name == f"runs/{task}/{jobs.main_cell(task)}/seed-0")
+        own = {"elmo.dropout": jobs.base_of(task).elmo.dropout}
+        for variant, settings in jobs.VARIANTS.items():
+            found = [job for job in ALL if job.name == f"variants/{task}/{variant}/with/seed-0"]
+            assert len(found) == (settings != own)
+            if not found:
+                continue
+            (job,) = found
+            assert not job.test
+            changed = {key: value for key, value in job.settings.items() if main.settings.get(key) != value}
+            epochs = jobs.base_of(task).train.epochs
+            longer = {"train.epochs": 2 * epochs, "train.patience": 2 * jobs.base_of(task).train.patience}
+            assert changed == (longer if variant == "longer" else settings)
+
+
+def test_a_choice_of_jobs_contains_the_jobs_that_they_need():
+    names = [job.name for job in jobs.with_needed(ALL, "runs/srl/tuned-*/seed-0")]
+    assert names[-1] == "runs/srl/tuned-all-0.001-input/seed-0"
+    assert {"bilms/srl", "embed-tuned/srl", "embed/srl"} < set(names)  # the learning rate is tried with the biLM itself
+    assert sum(name.startswith("tries/srl/") for name in names) == 6
+
+
+def test_durations_are_those_of_earlier_records():
+    records = find_records([ROOT / "runs" / "six_tasks" / "records" / "squad" / "baseline"])
+    (job,) = (job for job in ALL if job.name == "runs/squad/baseline/seed-2")
+    assert job.seconds == sum(records[0]["seconds"].values())
+
+
 def test_every_cell_of_a_sweep_is_in_its_tables():
     records = find_records([ROOT / "runs" / "six_tasks" / "records"])
     for kind in (LAYERS, PLACES):
         rows = {row.task: row.ours for row in make_rows(kind, records)}
-        assert rows.keys() == set(jobs.SWEPT)
+        assert {"srl", "snli", "ner", "sst"} <= rows.keys() <= set(jobs.SWEPT)
         for scores in rows.values():
             assert all(score is not None and len(score.values) >= 2 for score in scores)
 
@@ -116,6 +171,32 @@ def test_selected_vectors_are_those_that_lookups_use(tmp_path):
 
 
 def test_the_list_of_jobs_is_printed():
-    command = [sys.executable, str(ROOT / "runs" / "six_tasks" / "run_all.py"), "--list", "--tasks", "ner"]
+    command = [sys.executable, RUN_ALL, "--list", "--tasks", "ner", "--finetune-bilm", "--variants", "all"]
     lines = subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()
     assert len(lines) == sum(job.task == "ner" for job in ALL)
+
+
+@pytest.mark.slow
+def test_a_tuned_bilm_is_made_once_and_used_and_the_same_command_finds_everything_done(tmp_path):
+    data = tmp_path / "data"
+    (data / "ner").mkdir(parents=True)
+    for split in ("train", "dev", "test"):
+        (data / "ner" / f"{split}.iob2.xz").write_bytes(lzma.compress(NER.encode()))
+    save_store(tmp_path / "model", tiny_with_head())
+    small = ("words.dim=8", "words.min_count=1", "model.hidden_dim=8", "train.epochs=1", "train.device=cpu")
+    command = [sys.executable, RUN_ALL, "--data", str(data), "--out", str(tmp_path / "out"), "--tasks", "ner"]
+    command += ["--model", str(tmp_path / "model"), "--mps", "off", "--jobs", "2", "--seeds", "1", "--finetune-bilm"]
+    command += ["--only", "runs/ner/tuned-*", "--set-finetune", "lr=0.01"]
+    command += [part for setting in small for part in ("--set", setting)]
+    first = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    records = find_records([tmp_path / "out" / "records"])
+    assert len(records) == 1
+    assert records[0]["elmo"]["finetuning"]["settings"]["lr"] == 0.01
+    assert records[0]["config"]["elmo"]["model"].endswith("bilms/ner/bilm")
+    (row,) = table7.make_rows(records)
+    assert (row.task, len(row.tuned.values)) == ("ner", 1)
+    again = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    assert "done runs/ner/tuned-all-0.001-input/seed-0" in first
+    assert "done runs/" not in again
+    scores = subprocess.run([*command, "--scores"], check=True, capture_output=True, text=True).stdout
+    assert "| NER | tuned-all-0.001-input |" in scores

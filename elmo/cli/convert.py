@@ -32,6 +32,10 @@ def run(
             help="Number type: float32, float16 (half the size) or int8 (a quarter); the last two round.",
         ),
     ] = "float32",
+    head_bits: Annotated[
+        int | None,
+        typer.Option("--head-bits", help="Bits per weight of the softmax matrix: 4, 5 or 6. Default: as --storage."),
+    ] = None,
     without_head: Annotated[bool, typer.Option("--without-head", help="Write the model without its softmax.")] = False,
     card: Annotated[Path | None, typer.Option("--card", help="Markdown file to include as the model card.")] = None,
     name: Annotated[str, typer.Option("--name", help="New name of the model.")] = "",
@@ -56,6 +60,7 @@ def run(
         weights=weights or None,
         target=target,
         storage=storage,
+        head_bits=head_bits,
         without_head=without_head,
         card=card,
         name=name,

@@ -52,6 +52,7 @@ def model_facts(parts: ModelParts, named_files: list[Path]) -> dict[str, Any]:
         "source": parts.source,
         "format": parts.format,
         "storage": parts.storage or None,
+        "softmax_bits": parts.head_bits,
         "name": parts.about.get("name", ""),
         "parameters": num_parameters(config),
         "with_softmax": num_parameters(config, head=True) if config.head else None,

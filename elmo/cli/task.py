@@ -6,7 +6,7 @@ import json
 import os
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -54,6 +54,16 @@ def train(
     tune: Annotated[
         bool, typer.Option("--tune", help="Train the weights of the biLM together with the task model.")
     ] = False,
+    finetune_bilm: Annotated[
+        bool,
+        typer.Option(
+            "--finetune-bilm",
+            help="First fine-tune the biLM on the training text without labels; the tuned model is OUT/bilm.",
+        ),
+    ] = False,
+    finetune_epochs: Annotated[
+        float | None, typer.Option(help="Passes over the training text with --finetune-bilm. Default: 1.")
+    ] = None,
     place: Annotated[
         str | None, typer.Option(help="Where ELMo vectors are added to the task model: input, output, both.")
     ] = None,
@@ -71,6 +81,7 @@ def train(
     as_json: AsJson = False,
 ) -> None:
     """Train a task model; the same command resumes an interrupted run."""
+    from elmo.settings import merge
     from elmo.tasks.config import make_config
     from elmo.tasks.task import load_task
     from elmo.tasks.train import train as train_run
@@ -85,14 +96,29 @@ def train(
         elmo={"mode": mode, "model": elmo, "place": place, "cache": cache},
         train={"seed": seed, "device": device},
     )
-    sources = [read_toml(config) if config else {}, flags, *map(parse_assignment, set_ or ())]
+    sources: dict[str, Any] = {}
+    finetune_flags = drop_unset(finetune={"epochs": finetune_epochs})
+    for tables in (read_toml(config) if config else {}, flags, finetune_flags, *map(parse_assignment, set_ or ())):
+        sources = merge(sources, tables)
+    finetuning = sources.pop("finetune", None)
+    if finetuning is not None and not finetune_bilm:
+        raise ConfigError("The settings under 'finetune' have no effect.", "Add --finetune-bilm.")
     out = Path(f"{name}-run") if out is None else out
-    first_seed = make_config(task, *sources).train.seed
+    first = make_config(task, sources)
     records = []
-    for run_seed in range(first_seed, first_seed + seeds):
-        settings = make_config(task, *sources, {"train": {"seed": run_seed}})
+    for run_seed in range(first.train.seed, first.train.seed + seeds):
+        settings = make_config(task, sources, {"train": {"seed": run_seed}})
         folder = out if seeds == 1 else out / f"seed-{run_seed}"
-        records.append(train_run(settings, folder, say=print_status, show=True))
+        if finetune_bilm:
+            from elmo.settings import parse_settings
+            from elmo.tasks.finetune import FinetuneConfig, finetune_and_train
+            from elmo.tasks.run import BILM
+
+            tuning = parse_settings(FinetuneConfig, finetuning or {}, section="finetune")
+            record = finetune_and_train(settings, folder, tuning, bilm=out / BILM, say=print_status, show=True)
+        else:
+            record = train_run(settings, folder, say=print_status, show=True)
+        records.append(record)
     if as_json:
         print(json.dumps(records[0] if seeds == 1 else records))
 

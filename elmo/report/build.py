@@ -18,6 +18,7 @@ from elmo.report.results import compute_results
 from elmo.report.section_contexts import contexts_section
 from elmo.report.section_efficiency import efficiency_section
 from elmo.report.section_findings import findings_section, tally
+from elmo.report.section_finetuning import finetuning_section
 from elmo.report.section_language_model import language_model_section
 from elmo.report.section_layers import layers_section
 from elmo.report.section_mixes import mixes_section
@@ -54,6 +55,7 @@ def make_page(
         tags_section(records.probes, sources),
         efficiency_section(results.efficiency, results.updates, sources),
         mixes_section(results.mixes, sources),
+        finetuning_section(results.finetuning, sources),
         contexts_section(records, sources),
         language_model_section(records, sources),
     ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from elmo.report import layer_tables, table1
+from elmo.report import layer_tables, table1, table7
 from elmo.report.collect import RecordFile, Records
 from elmo.report.layer_tables import LAYERS, PLACES, make_rows
 from elmo.report.mix_weights import MixRow, mix_rows
@@ -22,6 +22,7 @@ class Results:
     efficiency: Sequence[Efficiency]  # of tasks with two or more shares of the training data
     updates: Sequence[Efficiency]  # of tasks with one share too
     mixes: Sequence[MixRow]
+    finetuning: Sequence[table7.Row]
     probes: Sequence[RecordFile]
 
 
@@ -33,5 +34,6 @@ def compute_results(records: Records) -> Results:
         efficiency=sample_efficiency(records.tasks),
         updates=sample_efficiency(records.tasks, least_shares=1),
         mixes=mix_rows(records.tasks),
+        finetuning=table7.make_rows(records.tasks),
         probes=records.probes,
     )

@@ -13,7 +13,7 @@ from typing import Any
 
 Record = dict[str, Any]
 _IGNORED = {  # settings in which runs of one group may differ
-    "train.seed", "train.device", "train.precision", "elmo.cache", "elmo.cache_dir",
+    "train.seed", "train.device", "train.precision", "train.keep_checkpoint", "elmo.cache", "elmo.cache_dir",
     "data.train", "data.dev", "data.test",  # files are compared by their sha256 instead
 }  # fmt: skip
 _DEFAULTS = {"train.validate_after": 0}  # settings that older records lack, with the value that they ran with

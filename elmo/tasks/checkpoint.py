@@ -13,9 +13,11 @@ from elmo.files import explain_write
 from elmo.schema import Maybe
 from elmo.weights.checkpoint_folder import (
     Checkpoint,
+    list_checkpoints,
     newest_sound,
     prune_checkpoints,
     read_checkpoint,
+    step_of,
     step_path,
     write_checkpoint,
 )
@@ -49,6 +51,16 @@ def load_checkpoint(out: Path) -> tuple[Path, Checkpoint] | None:
     return newest
 
 
-def drop_checkpoint(out: Path) -> None:
-    """Removes the checkpoints of a finished run."""
-    shutil.rmtree(out / FOLDER, ignore_errors=True)
+def has_checkpoint(out: Path) -> bool:
+    """Whether the run has a checkpoint, sound or damaged."""
+    return bool(list_checkpoints(out / FOLDER))
+
+
+def finish_checkpoints(out: Path, *, keep: bool) -> None:
+    """Removes the checkpoints of a finished run; with `keep` all except the newest, from which it can continue."""
+    folder = out / FOLDER
+    checkpoints = list_checkpoints(folder)
+    if keep and checkpoints:
+        prune_checkpoints(folder, 1, step_of(checkpoints[-1]))
+    else:
+        shutil.rmtree(folder, ignore_errors=True)

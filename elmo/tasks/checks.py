@@ -15,7 +15,8 @@ from elmo.settings import changed_settings
 from elmo.tasks.config import RunConfig
 from elmo.tasks.record import read_record
 
-NO_EFFECT = ("train.device", "elmo.cache", "elmo.cache_dir")  # settings that do not change what is learned
+# settings that do not change what is learned
+NO_EFFECT = ("train.device", "train.keep_checkpoint", "elmo.cache", "elmo.cache_dir")
 Identities = dict[str, str]  # model name -> checksum, so that several runs load each biLM only once
 
 
@@ -42,25 +43,41 @@ def check_folder(out: Path) -> None:
         raise OutputError(f"{out}: the folder {existing} may not be written to.")
 
 
-def check_done(out: Path, config: RunConfig, identities: Identities | None = None) -> dict[str, Any]:
-    """The record of the finished run in `out`; an error if its settings, files or biLM are not those of `config`."""
-    record = read_record(out)
-    check_config(out, record["config"], config.to_dict())
+def check_done(out: Path, config: RunConfig, identities: Identities | None = None) -> dict[str, Any] | None:
+    """The record of the finished run in `out`; None if `config` has more epochs, with which the run can continue.
+
+    It is an error if other settings, the files or the biLM are not those of `config`. Fewer epochs are no difference:
+    the run has made them.
+    """
+    record, now = read_record(out), config.to_dict()
+    is_longer = has_more_epochs(record["config"], now)
+    now["train"]["epochs"] = record["config"]["train"]["epochs"]
+    check_config(out, record["config"], now)
     identities = {} if identities is None else identities
     check_ready(config, identities)
     before = {split: about["sha256"] for split, about in record["data"].items()}
     for name in ("vectors", "elmo"):
         before[name] = (record[name] or {}).get("sha256")
-    now = {name: sha256_file(path) for name, path in _files(config).items()}
-    check_same(out, {"sha256": before}, {"sha256": {**now, "elmo": _elmo_identity(config, identities)}})
-    return record
+    sums = {name: sha256_file(path) for name, path in _files(config).items()}
+    check_same(out, {"sha256": before}, {"sha256": {**sums, "elmo": _elmo_identity(config, identities)}})
+    return None if is_longer else record
 
 
 def check_config(out: Path, before: dict[str, Any], now: dict[str, Any]) -> None:
-    """As `check_same`, for all settings of a run. Without ELMo the section "elmo" has no effect and is ignored."""
+    """As `check_same`, for all settings of a run, except that it may get more epochs than before.
+
+    Without ELMo the section "elmo" has no effect and is ignored.
+    """
+    if has_more_epochs(before, now):
+        before = {**before, "train": {**before["train"], "epochs": now["train"]["epochs"]}}
     if before["elmo"]["mode"] == now["elmo"]["mode"] == "none":
         before, now = ({k: v for k, v in values.items() if k != "elmo"} for values in (before, now))
     check_same(out, before, now)
+
+
+def has_more_epochs(before: dict[str, Any], now: dict[str, Any]) -> bool:
+    """Whether the settings of a run have a larger number of epochs than before."""
+    return bool(now["train"]["epochs"] > before["train"].get("epochs", 0))
 
 
 def check_same(out: Path, before: dict[str, Any], now: dict[str, Any]) -> None:

@@ -109,6 +109,7 @@ class TrainConfig:
     patience: Annotated[int, at_least(1)] = 10  # validations without improvement before the run stops
     validate_every: Annotated[int, at_least(0)] = 0  # updates, besides the end of each epoch; 0: only there
     validate_after: Annotated[int, at_least(0)] = 0  # minimum updates between two validated ends of epochs; 0: each
+    keep_checkpoint: bool = True  # of a finished run, with which it can continue for more epochs
     precision: Annotated[str, one_of("auto", "float32", "bfloat16")] = "auto"  # of products; auto: bfloat16 on CUDA
     device: str = "auto"
 

@@ -5,6 +5,7 @@ command                             repeats the run, given a folder for --out
 task, metric, seed, config          settings
 data                                of train, dev, test: path, sha256, number of examples
 elmo, vectors                       model or path, and sha256; null where there is none
+elmo.finetuning                     if the biLM was fine-tuned on a task's text: from what, with which perplexities
 dev, test                           scores in percent; test is null without a test file
 mixes                               by place ("input", "output"): softmax weights of the layers, gamma
 epochs, updates, best               length of the run; best: epoch, update and score of the stored weights
@@ -22,6 +23,7 @@ from typing import Any
 
 import torch
 
+from elmo.embed.load import model_parts
 from elmo.errors import DataError
 from elmo.files import sha256_file
 from elmo.record_shapes import describe_problem, find_record_problem
@@ -42,7 +44,7 @@ def run_record(run: Run, splits: Splits, **results: Any) -> dict[str, Any]:
         "seed": config.train.seed,
         "config": config.to_dict(),
         "data": splits.about,
-        "elmo": elmo_identity(run),
+        "elmo": _describe_elmo(run),
         "vectors": vectors_identity(config.words.vectors),
         **results,
         "mixes": run.model.inputs.mixes(),  # type: ignore[union-attr,operator]  # a TaskModel
@@ -64,6 +66,21 @@ def command_of(task: Task, config: RunConfig) -> str:
 def elmo_identity(run: Run) -> dict[str, str] | None:
     """The biLM and the checksum of its weights before the task; None without ELMo."""
     return None if run.elmo_sha256 is None else {"model": run.config.elmo.model, "sha256": run.elmo_sha256}
+
+
+def finetuning_of(model: str | Path) -> dict[str, Any] | None:
+    """The summary of its fine-tuning in a model; None for a model that was not fine-tuned on a task's text."""
+    summary = model_parts(model, lazy_head=True).about.get("finetuning")
+    return summary if isinstance(summary, dict) else None
+
+
+def _describe_elmo(run: Run) -> dict[str, Any] | None:
+    """The identity of the biLM and, if it was fine-tuned on a task's text, the summary of that."""
+    identity = elmo_identity(run)
+    if identity is None:
+        return None
+    finetuning = finetuning_of(run.config.elmo.model)
+    return identity if finetuning is None else {**identity, "finetuning": finetuning}
 
 
 def vectors_identity(path: str | None) -> dict[str, str] | None:

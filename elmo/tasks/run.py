@@ -3,15 +3,16 @@
 RUN/
   config.json         effective settings
   words.json          vocabulary, label sets, dimension of the word vectors
-  checkpoint/         during training: the state that is needed to resume
+  checkpoint/         the state that is needed to resume, and to continue a finished run for more epochs
   model.safetensors   the weights with the best dev score (without the weights of a frozen biLM)
+  bilm/               the biLM, if it was fine-tuned on the text of the task in this folder (`finetune`)
   record.json         settings, data, scores, mix weights, curve; written last
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +38,7 @@ from elmo.tasks.token_batch import BatchMaker
 from elmo.tasks.word_vectors import read_vectors
 from elmo.tasks.word_vocabulary import WordVocabulary, build_vocabulary, initial_vectors
 
-CONFIG, WORDS, WEIGHTS, RECORD = "config.json", "words.json", "model.safetensors", "record.json"
+CONFIG, WORDS, WEIGHTS, RECORD, BILM = "config.json", "words.json", "model.safetensors", "record.json", "bilm"
 _WORDS_SHAPE = {
     "words": List(str),
     "labels": Keys(".*", List(str)),
@@ -152,6 +153,9 @@ def open_run(folder: str | Path, *, device: str | None = None, elmo_model: str |
     overrides: dict[str, Any] = {"train": {"device": device}} if device else {}
     overrides |= {"elmo": {"model": elmo_model}} if elmo_model else {}
     config = make_config(task, settings, overrides)
+    if not elmo_model and (folder / BILM).is_dir() and not Path(config.elmo.model).exists():
+        # the folder was moved together with the biLM that was fine-tuned in it; its checksum is compared below
+        config = replace(config, elmo=replace(config.elmo, model=str(folder / BILM)))
     vocabulary = WordVocabulary(values["words"])
     labels = _LabelSets({name: tuple(label_set) for name, label_set in values["labels"].items()})
     labels.source = folder / WORDS

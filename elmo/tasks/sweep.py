@@ -96,8 +96,9 @@ def train_plan(plan: Plan, out: str | Path, *, say: Say = lambda line: None, sho
     finished: dict[str, Any] = {}  # records
     identities: Identities = {}
     for name, config in plan.runs:
-        if (out / name / RECORD).exists():
-            finished[name] = check_done(out / name, config, identities)
+        record = check_done(out / name, config, identities) if (out / name / RECORD).exists() else None
+        if record is not None:
+            finished[name] = record
         else:
             check_ready(config, identities)
     say(f"{len(names)} runs in {out}, {len(finished)} of them done")

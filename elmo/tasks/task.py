@@ -91,6 +91,11 @@ def all_examples(examples: list[Any], config: Any) -> list[Any]:
     return examples
 
 
+def all_sentences(example: Any) -> dict[str, Sequence[Sequence[str]]]:
+    """The sentences of the example as one part of text."""
+    return {"sentences": example.sentences}
+
+
 def num_tokens(example: Any) -> int:
     """The number of tokens of all sentences."""
     return sum(map(len, example.sentences))
@@ -115,6 +120,7 @@ class Task:
     as_json: Callable[[Any, Any], dict[str, Any]]  # (example, prediction) -> JSON object
     training_examples: Callable[[list[Any], Any], list[Any]] = all_examples  # (examples, model config): phrases, limits
     size: Callable[[Any], int] = num_tokens  # batches contain examples of similar size
+    texts: Callable[[Any], Mapping[str, Sequence[Sequence[str]]]] = all_sentences  # sentences for the biLM, by part
     by_sentence: bool = False  # raw text for `predict` is split into sentences, one example per sentence
     defaults: Settings = field(
         default_factory=dict

@@ -11,11 +11,12 @@ import time
 from pathlib import Path
 from typing import Any
 
+from elmo.errors import ConfigError
 from elmo.files import atomic_file
 from elmo.records import write_record
 from elmo.run_folder import lock_run_folder
 from elmo.stop_signals import StopSignals
-from elmo.tasks.checkpoint import drop_checkpoint
+from elmo.tasks.checkpoint import finish_checkpoints, has_checkpoint
 from elmo.tasks.checks import check_done, check_files, check_folder
 from elmo.tasks.config import RunConfig
 from elmo.tasks.predict import evaluate
@@ -35,23 +36,35 @@ def train(
 ) -> dict[str, Any]:
     """Trains a model, or resumes an unfinished run; returns the record. A finished run is not trained again.
 
+    With a larger number of epochs, a finished run continues from its last checkpoint, and its result is that of one
+    long run.
+
     The test file is scored once, with the best weights. The folder is locked while the run is trained; if another
     process trains there, this is an OutputError, or with `wait` this waits for that process.
     """
     out = Path(out)
-    if (out / RECORD).exists():
-        return _finished(config, out, say)
+    if (record := _finished(config, out, say)) is not None:
+        return record
     check_folder(out)
     check_files(config)
     with lock_run_folder(out, wait=say if wait else None):
-        if (out / RECORD).exists():  # another process has finished the run meanwhile
-            return _finished(config, out, say)
+        if (record := _finished(config, out, say)) is not None:  # another process has finished the run meanwhile
+            return record
         return _train(config, out, say, show)
 
 
-def _finished(config: RunConfig, out: Path, say: Say) -> dict[str, Any]:
+def _finished(config: RunConfig, out: Path, say: Say) -> dict[str, Any] | None:
+    """The record of a run that has made all epochs of `config`; None if there is something to train."""
+    if not (out / RECORD).exists():
+        return None
     record = check_done(out, config)
-    say(f"{out} is done: {record['metric']} {record['best']['score']:.2f} on dev")
+    if record is not None:
+        say(f"{out} is done: {record['metric']} {record['best']['score']:.2f} on dev")
+    elif not has_checkpoint(out):
+        raise ConfigError(
+            f"{out} is a finished run without a checkpoint, so it cannot continue for {config.train.epochs} epochs.",
+            "Choose another --out to train from the start. Runs with train.keep_checkpoint = true can continue.",
+        )
     return record
 
 
@@ -89,7 +102,7 @@ def _train(config: RunConfig, out: Path, say: Say, show: bool | None) -> dict[st
     with atomic_file(out / WEIGHTS) as partial:
         save_weights(partial, loop.best_weights)
     write_record(out / RECORD, record)
-    drop_checkpoint(out)
+    finish_checkpoints(out, keep=config.train.keep_checkpoint)
     metric = run.task.metric
     say(f"best {metric} on dev {best['score']:.2f}" + (f", on test {test[metric]:.2f}" if test else ""))
     return record

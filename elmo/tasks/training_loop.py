@@ -68,12 +68,15 @@ class TrainingLoop:
         self._bad_updates = 0  # consecutive updates with non-finite gradients
         self._unread: list[Tensor] = []  # (2,) per update: its loss, and whether its gradient was finite
         self._saved_at, self._save_seconds = 0.0, 0.0  # time and duration of the last checkpoint
+        self._is_saved = False  # whether the newest checkpoint has the present state
         self._resume()
 
     def run_to_end(self, signals: StopSignals) -> None:
         """Makes updates and validations until the last epoch, or until the dev score stops improving.
 
-        A signal stops it after the current update; `save` then keeps the state.
+        A signal stops it after the current update; `save` then keeps the state. At the end, the newest checkpoint is
+        that of the last update without a validation that only this number of epochs makes: a run with more epochs can
+        continue from it as if it had been longer from the start.
         """
         train, state = self.run.config.train, self.state
         sizes = [self.run.task.size(example) for example in self.splits.train]
@@ -101,6 +104,11 @@ class TrainingLoop:
                         self._validate()
                     if self._is_stopped() or signals.received is not None:
                         break
+        if signals.received is None:
+            if train.keep_checkpoint and not self._is_saved:
+                self.save()
+            if not state.curve or state.curve[-1]["update"] != state.updates:
+                self._validate(saves=False)
 
     def _batches(self, plan: list[list[int]]) -> Iterator[tuple[list[int], Any]]:
         """Yields the indices of the examples of each batch, and the batch; a thread prepares the next two batches."""
@@ -128,6 +136,7 @@ class TrainingLoop:
         is_finite = update(run.model, self.optimizer, loss + self.model.inputs.penalty(), run.config.optim.clip_norm)
         self._unread.append(torch.stack([loss.detach().float(), is_finite.float()]))
         state.updates += 1
+        self._is_saved = False
         state.position += 1
         self.average.step(run.model, state.updates)
         if len(self._unread) == READ_LOSSES_EVERY:
@@ -149,7 +158,7 @@ class TrainingLoop:
                     "Lower optim.lr or clip_norm.",
                 )
 
-    def _validate(self) -> None:
+    def _validate(self, *, saves: bool = True) -> None:
         run, state, optim = self.run, self.state, self.run.config.optim
         self._read_losses()
         self.average.swap(run.model)
@@ -174,20 +183,21 @@ class TrainingLoop:
             }
         )
         state.losses = []
+        self._is_saved = False
         if optim.halve_after and state.without_better and state.without_better % optim.halve_after == 0:
             for group in self.optimizer.param_groups:
                 group["lr"] *= 0.5
         mark = " *" if is_better else ""
         self.say(f"epoch {epoch}, update {state.updates:,}: loss {loss:.4f}, dev {run.task.metric} {score:.2f}{mark}")
         slow = self._save_seconds > QUICK_SAVE
-        if not slow or self._save_seconds <= MAX_SAVING_SHARE * (time.monotonic() - self._saved_at):
+        if saves and (not slow or self._save_seconds <= MAX_SAVING_SHARE * (time.monotonic() - self._saved_at)):
             self.save()
 
     def _is_validation_due(self) -> bool:
-        """Whether to validate at the end of this epoch: after enough updates, and always after the last epoch."""
-        state, train = self.state, self.run.config.train
-        num_updates = state.updates - (state.curve[-1]["update"] if state.curve else 0)  # since the last validation
-        return num_updates >= train.validate_after or state.epoch >= train.epochs
+        """Whether enough updates were made since the last validation to validate at the end of this epoch."""
+        state = self.state
+        num_updates = state.updates - (state.curve[-1]["update"] if state.curve else 0)
+        return num_updates >= self.run.config.train.validate_after
 
     def _is_stopped(self) -> bool:
         """Whether early stopping ends the run."""
@@ -204,6 +214,7 @@ class TrainingLoop:
         }
         weights = {"model": self.run.model.state_dict(), "best": self.best_weights}
         save_checkpoint(self.out, self.state.updates, weights, training, self._identity)
+        self._is_saved = True
         self._saved_at = time.monotonic()
         self._save_seconds = self._saved_at - start
 
@@ -213,7 +224,7 @@ class TrainingLoop:
         if checkpoint is None:
             return
         path, (weights, training, manifest) = checkpoint
-        check_config(self.out, manifest["config"], self.run.config.to_dict())
+        check_config(self.out, manifest["config"], self.run.config.to_dict())  # more epochs are allowed
         for key in ("data", "elmo"):
             check_same(self.out, {key: manifest[key]}, {key: self._identity[key]})
         self.run.model.load_state_dict(weights["model"])
@@ -222,6 +233,7 @@ class TrainingLoop:
         for name, value in training["average"].items():
             self.average.values[name].copy_(value)
         self.state = TrainingState(**training["place"])
+        self._is_saved = True
         self.say(f"continuing {path} after update {self.state.updates:,}")
 
 

@@ -22,6 +22,7 @@ def convert_model(
     weights: str | Path | None = None,
     target: str = "elmo",  # elmo, hdf5
     storage: str = "float32",  # float32, float16, int8
+    head_bits: int | None = None,  # 4, 5, 6: bits per weight of the softmax matrix; None: as `storage` says
     without_head: bool = False,
     card: Path | None = None,  # Markdown file to include as the model card
     name: str = "",  # new name of the model; empty: its old name
@@ -35,6 +36,10 @@ def convert_model(
         raise ConfigError("The published layout is float32.", "Leave --storage out, or convert to the elmo format.")
     if target == "hdf5" and (card or name):
         raise ConfigError("The published layout has no place for a card or a name.", "Leave --card and --name out.")
+    if target == "hdf5" and head_bits is not None:
+        raise ConfigError("The published layout has no softmax in few bits.", "Leave --head-bits out.")
+    if head_bits is not None and without_head:
+        raise ConfigError("--head-bits and --without-head exclude each other.", "Leave one of them out.")
     text = _read_card(card) if card is not None else ""
     parts = find_model(model) if weights is None else read_model(model, weights)
     check_tensors(parts)
@@ -46,13 +51,13 @@ def convert_model(
     if target == "hdf5":
         write_published(out, parts, overwrite=overwrite)
     else:
-        save_store(out, parts, storage=storage, overwrite=overwrite)
+        save_store(out, parts, storage=storage, head_bits=head_bits, overwrite=overwrite)
     files = [p for p in sorted(out.iterdir()) if p.is_file()]
     return {
         "from_format": parts.format,
         "to_format": target,
         "files": [{"name": p.name, "bytes": p.stat().st_size, "sha256": sha256_file(p)} for p in files],
-        "not_exact": _differences(parts, target, storage),
+        "not_exact": _differences(parts, target, storage, head_bits),
     }
 
 
@@ -64,12 +69,16 @@ def drop_head(parts: ModelParts) -> ModelParts:
     return dataclasses.replace(parts, config=config, tensors=tensors, vocab=vocab, word_counts=word_counts)
 
 
-def _differences(parts: ModelParts, target: str, storage: str) -> list[str]:
+def _differences(parts: ModelParts, target: str, storage: str, head_bits: int | None) -> list[str]:
     differences = []
     if storage == "float16" and any(t.dtype.itemsize > 2 for t in parts.tensors.values()):
         differences.append("weights are rounded to float16")
     if storage == "int8" and parts.storage != "int8":
         differences.append("matrices are rounded to int8, convolutions to float16")
+    if head_bits is not None and parts.head_bits != head_bits:
+        differences.append(f"the softmax matrix is rounded to {head_bits} bits per weight")
+    if head_bits is None and parts.head_bits is not None and parts.config.head is not None and storage == "int8":
+        differences.append("the softmax matrix is rounded to int8")
     if target == "hdf5" and parts.config.lstm.forget_bias != 1.0:
         differences.append(
             "the forget bias is subtracted from the LSTM biases, as this layout requires; their last bit may differ"

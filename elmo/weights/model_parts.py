@@ -45,6 +45,7 @@ class ModelParts:
     format: str = ""
     source: str = ""
     storage: str = ""  # number type in our own format: float32, float16, int8
+    head_bits: int | None = None  # per weight of the softmax matrix in our own format; None: as `storage` says
     read_head: Callable[[], dict[str, Tensor]] | None = None  # reads the softmax's tensors if they are still on disk
 
     @property

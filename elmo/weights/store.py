@@ -2,7 +2,8 @@
 
     model/
       model.safetensors   tensors under our names: float32, float16, or int8 with one scale per output (`quantize`)
-      head.safetensors    the same for the softmax, which embedding does not need to read
+      head.safetensors    the same for the softmax, which embedding does not need to read; or its matrix in 4 to 6 bits
+                          (`low_bits`), in folders of version 3
       config.json         format version, the model's shape, the storage type of its numbers, its origin
       vocab.txt           the words of the softmax or the word table, one per line; a large list is vocab.txt.xz
       word_counts.txt     how often the training text has each of these words, one per line; a large list ends in .xz
@@ -31,12 +32,13 @@ from torch import Tensor
 from elmo.errors import ConfigError, WeightsError
 from elmo.files import atomic_folder, parse_json, read_json, sha256_file
 from elmo.model.config import BiLMConfig
-from elmo.weights import quantize
+from elmo.weights import low_bits, quantize
 from elmo.weights.checkpoint_folder import save_weights
 from elmo.weights.model_parts import Lexicon, ModelParts
 from elmo.weights.word_list import read_counts, read_words, write_words
 
-FORMAT, VERSION = "elmo-lm", 2
+FORMAT, VERSION, VERSION_WITH_LOW_BITS = "elmo-lm", 2, 3
+VERSIONS = (1, VERSION, VERSION_WITH_LOW_BITS)
 TENSORS, HEAD, CONFIG, VOCAB, WORD_COUNTS, LEXICON, CARD, MANIFEST = (
     "model.safetensors",
     "head.safetensors",
@@ -47,23 +49,39 @@ TENSORS, HEAD, CONFIG, VOCAB, WORD_COUNTS, LEXICON, CARD, MANIFEST = (
     "README.md",
     "manifest.json",
 )
+MATRIX = "head.weight"
 DTYPES = {"float32": torch.float32, "float16": torch.float16}
 STORAGES = (*DTYPES, "int8")
 COUNTS_VERSION = 1  # of the file of word counts, in config.json; folders without it are read as before
 COMPRESS_WORDS_FROM = 1 << 18  # bytes; longer word lists are compressed
 
 
-def save_store(folder: Path, parts: ModelParts, *, storage: str = "float32", overwrite: bool = False) -> None:
+def save_store(
+    folder: Path,
+    parts: ModelParts,
+    *,
+    storage: str = "float32",
+    head_bits: int | None = None,  # 4, 5, 6: bits per weight of the softmax matrix; None: as `storage` says
+    overwrite: bool = False,
+) -> None:
     """Writes the folder atomically. float16 halves its size, int8 quarters it, and both round the weights."""
     check_storage(storage)
+    if head_bits is not None:
+        _check_head_bits(parts.config, head_bits)
     tensors = parts.tensors | (parts.read_head() if parts.read_head is not None else {})
     head = {name: tensor for name, tensor in tensors.items() if name.startswith("head.")}
     body = {name: tensor for name, tensor in tensors.items() if name not in head}
     with atomic_folder(folder, overwrite=overwrite) as partial:
-        for name, group in ((TENSORS, body), (HEAD, head)):
-            if group or name == TENSORS:
-                _write_tensors(partial / name, group, storage)
-        config = {"format": FORMAT, "version": VERSION, "storage": storage, "model": parts.config.to_dict()}
+        _write_tensors(partial / TENSORS, body, storage)
+        if head_bits is not None:
+            matrix = low_bits.pack_matrix(MATRIX, head.pop(MATRIX), head_bits)
+            save_weights(partial / HEAD, {**matrix, **{name: tensor.float() for name, tensor in head.items()}})
+        elif head:
+            _write_tensors(partial / HEAD, head, storage)
+        version = VERSION if head_bits is None else VERSION_WITH_LOW_BITS
+        config = {"format": FORMAT, "version": version, "storage": storage, "model": parts.config.to_dict()}
+        if head_bits is not None:
+            config["head_bits"] = head_bits
         config["about"] = parts.about
         if parts.mixes:
             config["mixes"] = [{"weights": list(weights), "gamma": gamma} for weights, gamma in parts.mixes]
@@ -78,6 +96,17 @@ def save_store(folder: Path, parts: ModelParts, *, storage: str = "float32", ove
         (partial / CARD).write_text(parts.card or _default_card(parts), encoding="utf-8", newline="\n")
         files = {f.name: {"sha256": sha256_file(f), "bytes": f.stat().st_size} for f in sorted(partial.iterdir())}
         _write_json(partial / MANIFEST, {"format": FORMAT, "files": files})
+
+
+def _check_head_bits(config: BiLMConfig, bits: int) -> None:
+    low_bits.check_bits(bits)
+    if config.head is None:
+        raise ConfigError(f"The model has no softmax to store in {bits} bits.", "Leave --head-bits out.")
+    if config.head.kind != "softmax" or config.head.tied:
+        raise ConfigError(
+            f"Only a softmax with a matrix of its own can be stored in {bits} bits; this one is adaptive or tied.",
+            "Leave --head-bits out.",
+        )
 
 
 def check_storage(storage: str) -> None:
@@ -97,10 +126,10 @@ def read_store(path: Path, *, lazy_head: bool = False) -> ModelParts:
         if name != HEAD:  # checked when it is read
             check_file(folder, name)
     settings = read_json(folder / CONFIG, error=WeightsError)
-    if settings.get("format") != FORMAT or settings.get("version") not in (1, VERSION):
+    if settings.get("format") != FORMAT or settings.get("version") not in VERSIONS:
         raise WeightsError(
             f"{folder / CONFIG}: format {settings.get('format')!r} version {settings.get('version')!r}; "
-            f"expected {FORMAT!r} version 1 or {VERSION}.",
+            f"expected {FORMAT!r} version 1 to {VERSIONS[-1]}.",
             "A newer version of this package may be needed.",
         )
     storage = settings.get("storage", "")
@@ -114,7 +143,8 @@ def read_store(path: Path, *, lazy_head: bool = False) -> ModelParts:
         raise WeightsError(f"{folder / CONFIG}: {error}") from error
     has_own_softmax = config.head is not None and config.head.kind == "softmax" and not config.head.tied
     lazy = lazy_head and has_own_softmax and HEAD in files
-    read_head = functools.partial(_read_head, folder, storage)
+    head_bits = _read_head_bits(settings, folder, has_own_softmax and HEAD in files)
+    read_head = functools.partial(_read_head, folder, storage, head_bits)
     tensors = _read_tensors(folder / TENSORS, storage)
     vocab = _read_vocab(folder, config)
     return ModelParts(
@@ -129,6 +159,7 @@ def read_store(path: Path, *, lazy_head: bool = False) -> ModelParts:
         format="elmo",
         source=str(folder),
         storage=storage,
+        head_bits=head_bits,
         read_head=read_head if lazy else None,
     )
 
@@ -168,12 +199,16 @@ def _write_tensors(path: Path, tensors: dict[str, Tensor], storage: str) -> None
     save_weights(path, stored)
 
 
-def _read_tensors(path: Path, storage: str) -> dict[str, Tensor]:
+def _read_safetensors(path: Path) -> dict[str, Tensor]:
     try:
         with safe_open(path, framework="pt") as file:
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (no dict)
+            return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (no dict)
     except (SafetensorError, OSError, ValueError, MemoryError) as error:
         raise WeightsError(f"{path}: not readable as safetensors ({str(error)[:200]}).") from error
+
+
+def _read_tensors(path: Path, storage: str) -> dict[str, Tensor]:
+    tensors = _read_safetensors(path)
     allowed = [*DTYPES.values(), *([torch.int8] if storage == "int8" else [])]
     for name, tensor in tensors.items():
         if tensor.dtype not in allowed:
@@ -181,9 +216,30 @@ def _read_tensors(path: Path, storage: str) -> dict[str, Tensor]:
     return quantize.unpack(tensors, str(path)) if storage == "int8" else tensors
 
 
-def _read_head(folder: Path, storage: str) -> dict[str, Tensor]:
+def _read_head_bits(settings: dict[str, Any], folder: Path, has_matrix: bool) -> int | None:
+    """The bits per weight of the stored softmax matrix; None if it is stored like the other matrices."""
+    bits = settings.get("head_bits")
+    if bits is None:
+        return None
+    if settings.get("version") != VERSION_WITH_LOW_BITS or bits not in low_bits.BITS or not has_matrix:
+        choices = ", ".join(map(str, low_bits.BITS))
+        raise WeightsError(
+            f"{folder / CONFIG}: head_bits is {str(bits)[:80]}; expected one of {choices}, in a folder of version "
+            f"{VERSION_WITH_LOW_BITS} with a softmax.",
+            "The folder is damaged: copy or download it again.",
+        )
+    return int(bits)
+
+
+def _read_head(folder: Path, storage: str, head_bits: int | None) -> dict[str, Tensor]:
     check_file(folder, HEAD)
-    tensors = _read_tensors(folder / HEAD, storage)
+    if head_bits is None:
+        tensors = _read_tensors(folder / HEAD, storage)
+    else:
+        stored = _read_safetensors(folder / HEAD)
+        matrix = low_bits.unpack_matrix(MATRIX, stored, head_bits, str(folder / HEAD))
+        tensors = {name: tensor for name, tensor in stored.items() if not name.startswith(f"{MATRIX}.")}
+        tensors[MATRIX] = matrix
     unexpected = [name for name in tensors if not name.startswith("head.")]
     if unexpected:
         raise WeightsError(f"{folder / HEAD}: {unexpected[0]!r} is not a tensor of a softmax.", "The file is damaged.")

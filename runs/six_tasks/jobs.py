@@ -1,12 +1,16 @@
 """The list of all runs of the six tasks, their order and settings, as plain values; run_all.py starts them.
 
-The folder of a run is OUT/runs/TASK/CELL/seed-N. Cells have the names of `elmo task sweep` and `elmo task curve`.
+The folder of a run is OUT/runs/TASK/CELL/seed-N. Cells have the names of `elmo task sweep` and `elmo task curve`; the
+runs with a biLM that was fine-tuned on the task's text are in the cell tuned-CELL, and use OUT/bilms/TASK/bilm. The
+runs of OUT/variants/TASK/VARIANT/SIDE/seed-N compare settings on dev, without a test file.
 """
 
 from __future__ import annotations
 
+import fnmatch
+import functools
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,19 +22,25 @@ from elmo.tasks.sweep import Cell, sweep_cells
 from elmo.tasks.task import load_task
 
 HERE = Path(__file__).parent
-SECONDS = {
-    "squad": 280,
-    "snli": 100,
-    "srl": 100,
-    "ner": 90,
-    "coref": 90,
-    "sst": 70,
-}  # estimated duration of a run, for the order
+RECORDS = HERE / "records"
+# duration of a run that has no record yet, with 14 processes on one H200; coref: estimated from its runs on a CPU
+SECONDS = {"squad": 560, "snli": 310, "srl": 215, "ner": 140, "coref": 400, "sst": 125}
+EMBEDDING_SECONDS = 60  # of the layers of a task's files, estimated
+FINETUNING_SECONDS = 60  # an epoch on the largest of the texts and two measurements of perplexity, estimated
 SUFFIX = {"squad": "json", "snli": "jsonl", "srl": "conll05", "ner": "iob2", "coref": "conll", "sst": "txt"}
-SWEPT = ("srl", "snli", "ner", "sst")  # Tables 2 and 3
-CURVED = {"ner": 12_543, "sst": 8_544}  # tasks with a learning curve (Figure 1): number of training examples
+SWEPT = ("squad", "srl", "snli", "ner", "sst")  # Tables 2 and 3
+# tasks with a learning curve (Figure 1): number of training examples
+CURVED = {"snli": 94_091, "srl": 40_107, "ner": 12_543, "sst": 8_544}
 SHARES = (0.001, 0.01, 0.1)  # the main run uses the whole file
 TRIES = {"srl": ("optim.lr", (5e-4, 1e-3, 2e-3), {"epochs": 4})}  # settings selected on dev, in runs without test file
+VARIANTS: dict[str, dict[str, Any]] = {  # settings that are compared on dev; each replaces one setting of the main run
+    "layer-norm-token": {"elmo.layer_norm": "token"},
+    "layer-norm-batch": {"elmo.layer_norm": "batch"},
+    "elmo-dropout-0": {"elmo.dropout": 0.0},
+    "elmo-dropout-0.2": {"elmo.dropout": 0.2},
+    "elmo-dropout-0.5": {"elmo.dropout": 0.5},
+    "longer": {},  # twice the epochs and the patience of the task, without and with ELMo
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,23 +56,54 @@ class Job:
     test: bool = True
 
     @property
-    def embeds(self) -> bool:
-        """Whether the job only fills the cache of layers."""
-        return self.name.startswith("embed/")
+    def kind(self) -> str:
+        """What the job does: "embed" fills the cache of layers, "finetune" a biLM's folder, "train" a run's."""
+        first = self.name.partition("/")[0]
+        return {"embed": "embed", "embed-tuned": "embed", "bilms": "finetune"}.get(first, "train")
+
+    @property
+    def uses_tuned(self) -> bool:
+        """Whether the job uses the biLM that was fine-tuned on the text of its task."""
+        return self.kind != "finetune" and f"bilms/{self.task}" in self.needs
 
 
-def all_jobs(tasks: Sequence[str], seeds: int, overrides: Mapping[str, Any]) -> list[Job]:
-    """All jobs in the order in which they start. `overrides` are settings for all of them."""
+def all_jobs(
+    tasks: Sequence[str],
+    seeds: int,
+    overrides: Mapping[str, Any],
+    *,
+    finetunes: bool = False,
+    variants: Sequence[str] = (),
+) -> list[Job]:
+    """All jobs in the order in which they start. `overrides` are settings for all of them.
+
+    With `finetunes` each task is also trained with a biLM that is fine-tuned on its text; `variants` are names in
+    VARIANTS.
+    """
     jobs: list[Job] = []
     for task in tasks:
         jobs.append(
-            Job(name=f"embed/{task}", task=task, priority=-1, seconds=SECONDS[task], settings=elmo_on({}, overrides))
+            Job(
+                name=f"embed/{task}", task=task, priority=-1, seconds=EMBEDDING_SECONDS, settings=elmo_on({}, overrides)
+            )
         )
         jobs += _tries(task, overrides)
         jobs += _main(task, seeds, overrides)
-        jobs += _sweep(task, overrides) if task in SWEPT else []
+        jobs += _sweep(task, seeds, overrides) if task in SWEPT else []
         jobs += _learning_curve(task, seeds, overrides) if task in CURVED else []
+        jobs += _finetuned(task, seeds, overrides) if finetunes else []
+        for variant in variants:
+            jobs += _variant(task, variant, seeds, overrides)
     return sorted(jobs, key=_order)
+
+
+def with_needed(jobs: Sequence[Job], pattern: str) -> list[Job]:
+    """The jobs whose name matches a glob, and the jobs that they need, in the same order."""
+    by_name = {job.name: job for job in jobs}
+    names = {job.name for job in jobs if fnmatch.fnmatchcase(job.name, pattern)}
+    while missing := {needed for name in names for needed in by_name[name].needs} - names:
+        names |= missing
+    return [job for job in jobs if job.name in names]
 
 
 def _order(job: Job) -> tuple[float, ...]:
@@ -77,6 +118,29 @@ def base_of(task: str) -> RunConfig:
     return make_config(load_task(task), read_toml(HERE / f"{task}.toml"), {"elmo": {"mode": "frozen"}})
 
 
+def main_cell(task: str) -> str:
+    """The name of the cell with the task's own ELMo settings."""
+    elmo = base_of(task).elmo
+    return f"all-{elmo.penalty:g}-{elmo.place}"
+
+
+@functools.cache
+def _measured_seconds() -> dict[str, float]:
+    """The mean duration of the runs of a cell on a GPU, by TASK/CELL, from the records of earlier runs."""
+    durations: dict[str, list[float]] = {}
+    for file in RECORDS.rglob("record.json"):
+        record = read_record(file)
+        if "NVIDIA" in record["device"]:
+            cell = file.parent.parent.relative_to(RECORDS).as_posix()
+            durations.setdefault(cell, []).append(sum(record["seconds"].values()))
+    return {cell: sum(values) / len(values) for cell, values in durations.items()}
+
+
+def estimate_seconds(cell: str, task: str) -> float:
+    """The measured duration of a cell (TASK/CELL) with 14 parallel processes, or the estimate for its task."""
+    return _measured_seconds().get(cell, SECONDS[task])
+
+
 def elmo_on(settings: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
     """The settings with ELMo enabled, as section.key: value."""
     return {"elmo.mode": "frozen", **flat(settings), **overrides}
@@ -84,28 +148,61 @@ def elmo_on(settings: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[s
 
 def _main(task: str, seeds: int, overrides: Mapping[str, Any]) -> Iterator[Job]:
     """The main runs: the baseline and the task's own ELMo settings, with all seeds."""
-    base = base_of(task)
-    main_cell = f"all-{base.elmo.penalty:g}-{base.elmo.place}"
-    for cell in sweep_cells(base):
-        if cell.name in ("baseline", main_cell):
+    for cell in sweep_cells(base_of(task)):
+        if cell.name in ("baseline", main_cell(task)):
             for seed in range(seeds):
                 yield _job(task, cell, seed, 2 if seed else 1, overrides)
 
 
-def _sweep(task: str, overrides: Mapping[str, Any]) -> Iterator[Job]:
-    """The other cells of Tables 2 and 3, with two seeds."""
-    base = base_of(task)
-    main_cell = f"all-{base.elmo.penalty:g}-{base.elmo.place}"
-    for cell in sweep_cells(base):
-        if cell.name not in ("baseline", main_cell):
-            for seed in (0, 1):
+def _sweep(task: str, seeds: int, overrides: Mapping[str, Any]) -> Iterator[Job]:
+    """The other cells of Tables 2 and 3."""
+    for cell in sweep_cells(base_of(task)):
+        if cell.name not in ("baseline", main_cell(task)):
+            for seed in range(seeds):
                 yield _job(task, cell, seed, 3, overrides)
+
+
+def _finetuned(task: str, seeds: int, overrides: Mapping[str, Any]) -> Iterator[Job]:
+    """Fine-tuning of the biLM on the task's text, the layers of the tuned biLM, and the main runs with it."""
+    bilm, layers = f"bilms/{task}", f"embed-tuned/{task}"
+    settings = elmo_on({}, overrides)
+    yield Job(name=bilm, task=task, priority=0, seconds=FINETUNING_SECONDS, settings=settings)
+    yield Job(name=layers, task=task, priority=0, seconds=EMBEDDING_SECONDS, settings=settings, needs=(bilm,))
+    for cell in sweep_cells(base_of(task)):
+        if cell.name == main_cell(task):
+            for seed in range(seeds):
+                job = _job(task, Cell(name=f"tuned-{cell.name}", settings=cell.settings), seed, 5, overrides)
+                needs = tuple(needed for needed in job.needs if needed != f"embed/{task}")
+                seconds = estimate_seconds(f"{task}/{cell.name}", task)
+                yield replace(job, needs=(bilm, layers, *needs), seconds=seconds)
+
+
+def _variant(task: str, variant: str, seeds: int, overrides: Mapping[str, Any]) -> Iterator[Job]:
+    """The runs of a variant; it is compared with the main runs by their dev scores, so it has no test file.
+
+    There are none if the variant has the task's own settings.
+    """
+    base = base_of(task)
+    own = flat({section: values for section, values in base.to_dict().items() if isinstance(values, dict)})
+    if VARIANTS[variant] and all(own[key] == value for key, value in VARIANTS[variant].items()):
+        return
+    cell = next(cell for cell in sweep_cells(base) if cell.name == main_cell(task))
+    settings, sides, factor = dict(VARIANTS[variant]), {"with": cell.settings}, 1
+    if variant == "longer":
+        settings = {"train.epochs": 2 * base.train.epochs, "train.patience": 2 * base.train.patience}
+        sides, factor = {"without": {"elmo": {"mode": "none"}}, **sides}, 2
+    for side, cell_settings in sides.items():
+        estimated = factor * estimate_seconds(f"{task}/{cell.name if side == 'with' else 'baseline'}", task)
+        for seed in range(seeds):
+            variant_cell = Cell(name=f"{variant}/{side}", settings=cell_settings)
+            job = _job(task, variant_cell, seed, 6, {**settings, **overrides}, seconds=estimated, folder="variants")
+            yield replace(job, test=False)
 
 
 def _learning_curve(task: str, seeds: int, overrides: Mapping[str, Any]) -> Iterator[Job]:
     for cell in learning_curve_cells(base_of(task), CURVED[task], SHARES):
         for seed in range(seeds):
-            yield _job(task, cell, seed, 4, overrides, seconds=40)
+            yield _job(task, cell, seed, 4, overrides)
 
 
 def _tries(task: str, overrides: Mapping[str, Any]) -> Iterator[Job]:
@@ -114,8 +211,8 @@ def _tries(task: str, overrides: Mapping[str, Any]) -> Iterator[Job]:
     for value in values:
         for side, elmo in (("without", {"mode": "none"}), ("with", {})):
             cell = Cell(name=f"{name}-{value:g}/{side}", settings={"elmo": elmo, "train": train})
-            job = _job(task, cell, 0, 0, {name: value, **overrides}, seconds=40, folder="tries", tries=())
-            yield Job(**{**vars(job), "test": False})
+            job = _job(task, cell, 0, 0, {name: value, **overrides}, folder="tries", tries=())
+            yield replace(job, test=False, seconds=estimate_seconds(f"tries/{task}/{cell.name}", task))
 
 
 def _job(
@@ -137,7 +234,7 @@ def _job(
         name=f"{folder}/{task}/{cell.name}/seed-{seed}",
         task=task,
         priority=priority,
-        seconds=seconds or SECONDS[task],
+        seconds=seconds or estimate_seconds(f"{task}/{cell.name}", task),
         settings=settings,
         needs=(*embedding, *selection),
     )

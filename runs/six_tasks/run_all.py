@@ -4,9 +4,14 @@
         --jobs 14 --minutes 9
 
 One process per task computes the layers of its files once, while baselines already train. The same command resumes:
-finished jobs are skipped, and jobs that were killed continue from their checkpoint. OUT/records and
+finished jobs are skipped, and jobs that the time limit stopped continue from their checkpoint. OUT/records and
 OUT/records.tar.gz contain record.json and config.json of finished runs, for `elmo report`. OUT/logs has the output of
 each process.
+
+    --finetune-bilm          also fine-tunes the biLM on the text of each task and trains the task with it (Table 7)
+    --variants all           also compares the settings in jobs.VARIANTS on dev
+    --only 'runs/squad/*'    only these jobs and the jobs that they need
+    --list                   prints the jobs with their estimated durations; --scores prints what is finished
 """
 
 from __future__ import annotations
@@ -29,12 +34,22 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(Path(__file__).parent)]
 
-from jobs import SECONDS, Job, all_jobs, files_of, selected_setting  # noqa: E402  # found by the line above
+from jobs import (  # noqa: E402  # found by the line above
+    SECONDS,
+    VARIANTS,
+    Job,
+    all_jobs,
+    files_of,
+    selected_setting,
+    with_needed,
+)
+from scores import format_scores  # noqa: E402
 
 from elmo.settings import parse_assignment, read_toml  # noqa: E402
 
 ARCHIVED = ("record.json", "config.json")
 POLL_SECONDS, REPORT_SECONDS = 0.2, 15.0
+SAVING_SECONDS = 15.0  # that stopped jobs have to write their checkpoint
 ENVIRONMENT = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 TRAINING_ENVIRONMENT = {"TORCH_ALLOW_TF32_CUBLAS_OVERRIDE": "1"}  # not for the computation of layers
 MPS_TEST = "import torch; x = torch.ones(512, 512, device='cuda'); print((x @ x).sum().item())"
@@ -74,11 +89,21 @@ class Driver:
                     self.report()
                 time.sleep(POLL_SECONDS)
         finally:
-            for _, process, _ in self.running.values():
-                process.kill()
-                process.wait()
+            self.stop()
             self.report()
             archive(out, self.options.archive or out / "records.tar.gz")
+
+    def stop(self) -> None:
+        """Stops the running jobs: a signal lets them save their state; after SAVING_SECONDS they are killed."""
+        for _, process, _ in self.running.values():
+            process.terminate()
+        end = time.monotonic() + SAVING_SECONDS
+        for _, process, _ in self.running.values():
+            try:
+                process.wait(timeout=max(0.0, end - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
 
     @property
     def minutes(self) -> float:
@@ -97,7 +122,7 @@ class Driver:
             log.parent.mkdir(parents=True, exist_ok=True)
             with open(log, "ab") as file:
                 command = command_of(job, self.options)
-                environment = {**self.environment, **({} if job.embeds else TRAINING_ENVIRONMENT)}
+                environment = {**self.environment, **(TRAINING_ENVIRONMENT if job.kind == "train" else {})}
                 process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=file, stderr=file)
             self.running[job.name] = (job, process, time.monotonic())
             self.waiting.remove(job)
@@ -128,22 +153,27 @@ class Driver:
 
 
 def command_of(job: Job, options: argparse.Namespace) -> list[str]:
-    """The command line of a job: `elmo task train`, or this script with --embed."""
-    settings = {**job.settings}
+    """The command line of a job: `elmo task train`, or this script with --embed or --finetune."""
+    settings = {"train.keep_checkpoint": options.keep_checkpoints, **job.settings}
     if settings.get("elmo.mode") != "none":
-        settings |= {"elmo.model": options.model, "elmo.cache": "disk", "elmo.cache_dir": str(options.out / "layers")}
-    if not job.embeds and job.test:
+        model = str(tuned_model(options.out, job.task)) if job.uses_tuned else options.model
+        settings |= {"elmo.model": model, "elmo.cache": "disk", "elmo.cache_dir": str(options.out / "layers")}
+    if job.kind == "train" and not job.name.startswith("tries/"):
         settings = {**selected_setting(job.task, options.out), **settings}
     files = files_of(options.data, job.task)
     assignments = [f"{key}={value if isinstance(value, str) else json.dumps(value)}" for key, value in settings.items()]
     flags = [argument for assignment in assignments for argument in ("--set", assignment)]
     for split, file in files.items():
-        if split != "test" or job.test or job.embeds:
+        if split != "test" or job.test:
             flags += ["--set", f"data.{split}={file}"]
     if options.vectors is not None:
         flags += ["--set", f"words.vectors={options.vectors}"]
-    if job.embeds:
-        return [sys.executable, str(Path(__file__).resolve()), "--embed", job.task, *flags]
+    script = [sys.executable, str(Path(__file__).resolve())]
+    if job.kind == "embed":
+        return [*script, "--embed", job.task, *flags]
+    if job.kind == "finetune":
+        finetune_flags = [part for text in options.set_finetune for part in ("--set-finetune", text)]
+        return [*script, "--finetune", job.task, "--out", str(options.out), *flags, *finetune_flags]
     config = Path(__file__).with_name(f"{job.task}.toml")
     folder = options.out / job.name
     return [
@@ -163,17 +193,40 @@ def command_of(job: Job, options: argparse.Namespace) -> list[str]:
 
 def embed(task: str, assignments: list[str]) -> None:
     """Fills the layer cache for the three files of a task."""
-    from elmo.tasks.config import make_config
     from elmo.tasks.run import new_run
+
+    new_run(task_settings(task, assignments), show=True)
+
+
+def finetune(task: str, out: Path, assignments: list[str], finetune_assignments: list[str]) -> None:
+    """Fine-tunes the biLM on the training text of a task."""
+    from elmo.settings import parse_settings
+    from elmo.tasks.finetune import FinetuneConfig, finetune_on_task
+
+    values = dict(_parse_assignment(text) for text in finetune_assignments)
+    settings = parse_settings(FinetuneConfig, values, section="finetune")
+    finetune_on_task(task_settings(task, assignments), tuned_model(out, task), settings, say=print)
+
+
+def task_settings(task: str, assignments: list[str]) -> Any:
+    """The settings of a run: the task's TOML file and assignments."""
+    from elmo.tasks.config import make_config
     from elmo.tasks.task import load_task
 
     toml = read_toml(Path(__file__).with_name(f"{task}.toml"))
-    new_run(make_config(load_task(task), toml, *map(parse_assignment, assignments)), show=True)
+    return make_config(load_task(task), toml, *map(parse_assignment, assignments))
+
+
+def tuned_model(out: Path, task: str) -> Path:
+    """The folder of the biLM that is fine-tuned on the text of the task."""
+    return out / "bilms" / task / "bilm"
 
 
 def is_done(job: Job, out: Path) -> bool:
-    """Whether a training job has a record. Embedding jobs always run; with a filled cache they are quick."""
-    return not job.embeds and (out / job.name / "record.json").exists()
+    """Whether a job is finished. Embedding jobs always run; with a filled cache they are quick."""
+    if job.kind == "finetune":
+        return (tuned_model(out, job.task) / "manifest.json").exists()
+    return job.kind == "train" and (out / job.name / "record.json").exists()
 
 
 def copy_record(job: Job, out: Path) -> None:
@@ -189,7 +242,7 @@ def copy_record(job: Job, out: Path) -> None:
 
 def score_of(job: Job, out: Path) -> str:
     """The dev score and speed of a finished run, for the log."""
-    if job.embeds:
+    if job.kind != "train":
         return ""
     record = json.loads((out / job.name / "record.json").read_text(encoding="utf-8"))
     milliseconds = 1000 * record["seconds"]["training"] / record["updates"]
@@ -197,11 +250,11 @@ def score_of(job: Job, out: Path) -> str:
 
 
 def archive(out: Path, path: Path) -> None:
-    """Writes the records of all finished runs, including those below tries/, and the logs to one archive."""
+    """Writes the records of all finished runs, including those below tries/ and variants/, and the logs to a file."""
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(path.name + ".partial")
     with tarfile.open(partial, "w:gz") as tar:
-        for folder in ("records", "tries", "logs"):
+        for folder in ("records", "tries", "variants", "logs"):
             for file in sorted((out / folder).rglob("*")) if (out / folder).exists() else ():
                 if file.is_file() and (file.name in ARCHIVED or file.suffix == ".log"):
                     tar.add(file, arcname=str(file.relative_to(out)))
@@ -259,7 +312,14 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--jobs", type=int, default=14, help="maximum number of parallel processes")
     parser.add_argument("--minutes", type=float, default=9.0, help="time after which no process is started")
     parser.add_argument("--grace", type=float, default=0.5, help="further minutes after which running jobs are killed")
-    parser.add_argument("--priority", type=int, default=4, help="skip jobs with a larger number; -1: only embed")
+    parser.add_argument("--priority", type=int, default=6, help="skip jobs with a larger number; -1: only embed")
+    parser.add_argument("--only", metavar="GLOB", help="only jobs with such a name, and the jobs that they need")
+    parser.add_argument("--finetune-bilm", action="store_true", help="also train with a biLM tuned on the task's text")
+    parser.add_argument("--variants", default="", help="also compare these settings on dev: names with commas, or all")
+    parser.add_argument("--keep-checkpoints", action="store_true", help="keep the last checkpoint of finished runs")
+    parser.add_argument("--set-finetune", action="append", default=[], help="key=value of the fine-tuning: lr=1e-3")
+    parser.add_argument("--finetune", metavar="TASK", help="fine-tune the biLM on the text of one task and exit")
+    parser.add_argument("--scores", action="store_true", help="print the dev scores of all finished runs and exit")
     parser.add_argument("--mps", choices=("auto", "off"), default="auto")
     parser.add_argument("--archive", type=Path, help="archive of the records (default OUT/records.tar.gz)")
     parser.add_argument("--set", action="append", default=[], help="section.key=value for all runs")
@@ -272,12 +332,17 @@ def main() -> None:
     if options.embed:
         embed(options.embed, options.set)
         return
-    overrides: dict[str, Any] = dict(_parse_assignment(text) for text in options.set)
-    jobs = all_jobs(options.tasks.split(","), options.seeds, overrides)
-    jobs = [job for job in jobs if job.priority <= options.priority]
+    if options.finetune:
+        finetune(options.finetune, options.out, options.set, options.set_finetune)
+        return
+    if options.scores:
+        if options.out is None:
+            raise SystemExit("--scores needs --out FOLDER.")
+        print(format_scores(options.out), end="")
+        return
+    jobs = chosen_jobs(options)
     if options.list:
-        for job in jobs:
-            print(f"{job.priority} {job.seconds:5.0f} s  {job.name}")
+        list_jobs(jobs, options)
         return
     if options.data is None or options.out is None:
         raise SystemExit("run_all.py needs --data FOLDER and --out FOLDER.")
@@ -291,6 +356,39 @@ def main() -> None:
         driver.run()
     if driver.failed:
         raise SystemExit(f"{len(driver.failed)} jobs failed: {', '.join(driver.failed)}")
+
+
+def chosen_jobs(options: argparse.Namespace) -> list[Job]:
+    """The jobs that the options choose, in their order."""
+    overrides: dict[str, Any] = dict(_parse_assignment(text) for text in options.set)
+    variants = list(VARIANTS) if options.variants == "all" else [name for name in options.variants.split(",") if name]
+    if unknown := sorted(set(variants) - set(VARIANTS)):
+        raise SystemExit(f"There is no variant {unknown[0]!r}. Known: {', '.join(VARIANTS)}.")
+    tasks = options.tasks.split(",")
+    if unknown := sorted(set(tasks) - set(SECONDS)):
+        raise SystemExit(f"There is no task {unknown[0]!r}. Known: {', '.join(SECONDS)}.")
+    jobs = all_jobs(tasks, options.seeds, overrides, finetunes=options.finetune_bilm, variants=variants)
+    jobs = [job for job in jobs if job.priority <= options.priority]
+    if options.only:
+        jobs = with_needed(jobs, options.only)
+        if not jobs:
+            raise SystemExit(f"No job has a name like {options.only!r}; --list prints the names.")
+    return jobs
+
+
+def list_jobs(jobs: list[Job], options: argparse.Namespace) -> None:
+    """Prints the jobs that are not finished, with their estimated duration and share of the GPU's time."""
+    out = options.out
+    waiting = [job for job in jobs if out is None or not is_done(job, out)]
+    for job in waiting:
+        minutes = job.seconds / 60
+        print(f"{job.priority:2} {minutes:5.1f} min, {minutes / options.jobs:5.2f} of the GPU  {job.name}")
+    total = sum(job.seconds for job in waiting) / 60
+    print(
+        f"{len(waiting)} of {len(jobs)} jobs are not finished: about {total / options.jobs:.0f} minutes of one GPU "
+        f"with {options.jobs} processes",
+        file=sys.stderr,
+    )
 
 
 def relative_to_root(path: Path) -> Path:

@@ -78,7 +78,7 @@ def test_an_interrupted_run_has_the_same_result(tmp_path, overrides):
         for validation in record["curve"]:
             validation.pop("seconds")
     assert uninterrupted == resumed
-    assert not (tmp_path / "resumed" / "checkpoint").exists()
+    assert len(list_checkpoints(tmp_path / "resumed" / "checkpoint")) == 1
 
 
 def test_short_epochs_are_validated_after_enough_updates_and_at_the_end(tmp_path):
@@ -123,6 +123,63 @@ def test_a_finished_run_is_not_trained_again_and_other_settings_are_an_error(tmp
     assert "is done" in lines[0]
     with pytest.raises(ConfigError, match=r"optim.lr = 0.001; now it is 0.5"):
         train(tiny_tasks.settings(tmp_path, "ner", {"train": {"epochs": 1}, "optim": {"lr": 0.5}}), tmp_path / "run")
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        {"optim": {"name": "adadelta", "lr": 1.0, "ema": 0.9}},
+        {"elmo": {"mode": "frozen"}, "train": {"validate_every": 2}, "optim": {"halve_after": 1}},
+        {"train": {"validate_after": 4}},  # the last epoch of the short run is validated only because it is the last
+        {"train": {"patience": 1}, "optim": {"lr": 0.0}},
+    ],
+    ids=["ema", "within an epoch", "a validation of the short run only", "early stopping"],
+)
+def test_a_finished_run_continues_with_more_epochs_to_the_result_of_one_long_run(tmp_path, overrides):
+    config = tiny_tasks.settings(tmp_path, "ner", {"train": {"batch_size": 2, "epochs": 5}}, overrides)
+    long = train(config, tmp_path / "long")
+    short = train(with_epochs(config, 3), tmp_path / "parts")
+    assert short["epochs"] <= 3
+    longer = train(config, tmp_path / "parts")
+    assert_same_weights(tmp_path, "long", "parts")
+    assert without_seconds(longer) == without_seconds(long)
+    assert read_record(tmp_path / "parts") == longer
+
+
+def with_epochs(config, epochs: int):
+    return make_config(load_task("ner"), config.to_dict(), {"train": {"epochs": epochs}})
+
+
+def without_seconds(record):
+    curve = [{key: value for key, value in one.items() if key != "seconds"} for one in record["curve"]]
+    return {**{key: value for key, value in record.items() if key != "seconds"}, "curve": curve}
+
+
+def test_the_same_or_fewer_epochs_leave_a_finished_run_as_it_is(tmp_path):
+    config, lines = tiny_tasks.settings(tmp_path, "ner", {"train": {"epochs": 2}}), []
+    first = train(config, tmp_path / "run")
+    assert train(with_epochs(config, 1), tmp_path / "run", say=lines.append) == first
+    assert "is done" in lines[0]
+    plan = Plan(runs=(("run", with_epochs(config, 1)),))
+    assert train_plan(plan, tmp_path)[0]["best"] == first["best"]
+
+
+def test_a_run_that_was_interrupted_while_it_continued_can_be_resumed_and_used(tmp_path):
+    config = tiny_tasks.settings(tmp_path, "ner", {"train": {"batch_size": 2, "epochs": 4}})
+    long = train(config, tmp_path / "long")
+    short = train(with_epochs(config, 1), tmp_path / "parts")
+    train_interrupted(config, tmp_path / "parts", after=1)
+    assert read_record(tmp_path / "parts") == short
+    assert open_run(tmp_path / "parts").task.name == "ner"
+    assert without_seconds(train(config, tmp_path / "parts")) == without_seconds(long)
+
+
+def test_a_finished_run_without_a_checkpoint_is_not_silently_trained_from_the_start(tmp_path):
+    config = tiny_tasks.settings(tmp_path, "ner", {"train": {"epochs": 1, "keep_checkpoint": False}})
+    train(config, tmp_path / "run")
+    assert not (tmp_path / "run" / "checkpoint").exists()
+    with pytest.raises(ConfigError, match="without a checkpoint"):
+        train(with_epochs(config, 2), tmp_path / "run")
 
 
 def test_changed_data_is_an_error_when_a_run_is_resumed(tmp_path):

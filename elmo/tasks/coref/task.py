@@ -119,6 +119,11 @@ def as_json(example: Example, clusters: Clusters) -> dict[str, Any]:
     }
 
 
+def texts(example: Example) -> dict[str, Sequence[Sequence[str]]]:
+    """The text for the fine-tuning of a biLM."""
+    return {"documents": example.sentences}
+
+
 TASK = Task(
     name="coref",
     title="Coref",
@@ -133,6 +138,7 @@ TASK = Task(
     from_text=from_text,
     render=render,
     as_json=as_json,
+    texts=texts,
     training_examples=training_examples,
     defaults={
         "words": {"dim": 100, "tuned": True},

@@ -57,6 +57,11 @@ def as_json(example: Example, prediction: LabelPrediction) -> dict[str, Any]:
     }
 
 
+def texts(example: Example) -> dict[str, Sequence[Sequence[str]]]:
+    """The text for the fine-tuning of a biLM."""
+    return {"premises": (example.premise,), "hypotheses": (example.hypothesis,)}
+
+
 TASK = Task(
     name="snli",
     title="SNLI",
@@ -71,6 +76,7 @@ TASK = Task(
     from_text=from_text,
     render=render,
     as_json=as_json,
+    texts=texts,
     defaults={
         "words": {"dim": 100, "tuned": True},
         "elmo": {"penalty": 0.001, "dropout": 0.5, "place": "both"},

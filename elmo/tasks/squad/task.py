@@ -97,6 +97,11 @@ def size(example: Example) -> int:
     return len(example.passage)
 
 
+def texts(example: Example) -> dict[str, Sequence[Sequence[str]]]:
+    """The text for the fine-tuning of a biLM."""
+    return {"contexts": example.passage_sentences, "questions": (example.question,)}
+
+
 TASK = Task(
     name="squad",
     title="SQuAD",
@@ -113,6 +118,7 @@ TASK = Task(
     as_json=as_json,
     training_examples=training_examples,
     size=size,
+    texts=texts,
     defaults={
         "words": {"dim": 100, "tuned": True},
         "chars": {"num_filters": 100, "width": 5, "dim": 20},
