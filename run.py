@@ -3,7 +3,8 @@
 
     python3 run.py demo              show words in context, neighbours, substitutes and a picture
     python3 run.py test [ARGS...]    run the fast tests; ARGS are passed to pytest
-    python3 run.py slow [ARGS...]    run the tests marked slow
+    python3 run.py slow [ARGS...]    run the slow tests in parts and write a record; --help lists the parts
+    python3 run.py floor             test the lowest versions that pyproject.toml allows
     python3 run.py lint              run ruff and mypy
     python3 run.py browser           install Playwright and Chromium for the tests that open a page
     python3 run.py wheel             build the wheel, install it in a clean environment and embed with it
@@ -52,7 +53,8 @@ def main(words: "list[str]") -> None:
         "demo": ["-m", "elmo", "demo"],
         "elmo": ["-m", "elmo"],
         "test": ["-m", "pytest", "-n", "2", "--dist", "loadfile"],  # -n 0 runs in one process, for debuggers
-        "slow": ["-m", "pytest", "-m", "slow"],
+        "slow": [str(ROOT / "tests" / "slow" / "run_slow.py")],
+        "floor": [str(ROOT / "tests" / "slow" / "floor.py")],
         "setup": ["-m", "elmo", "--version"],
     }
     if verb not in commands and verb not in ("lint", "wheel", "browser"):
@@ -62,7 +64,7 @@ def main(words: "list[str]") -> None:
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     os.environ.setdefault("GOMP_SPINCOUNT", "0")
     set_up()
-    if verb not in ("demo", "elmo"):  # their arguments may be paths relative to the current folder
+    if verb not in ("demo", "elmo", "slow", "floor"):  # their arguments may be paths relative to the current folder
         os.chdir(str(ROOT))
     if verb == "lint":
         check([PYTHON, "-m", "ruff", "check", "."])

@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 from in_process_cli import run_in_process
 from mutations import mutants
+from scale import scaled
 
 sys.path.insert(0, str(Path(__file__).parent / "report"))
 sys.path.insert(0, str(Path(__file__).parent / "tasks"))
@@ -191,7 +192,12 @@ def test_a_few_mutated_files_get_an_answer_or_one_error(kind: str, name: str, tm
     run_mutants(make_case(kind, name, tmp_path / "files", capsys), FEW, capsys)
 
 
-@pytest.mark.slow
+@pytest.mark.slow("mutants")
+@pytest.mark.timeout(3600)
 @pytest.mark.parametrize(("kind", "name"), CASES)
-def test_many_mutated_files_get_an_answer_or_one_error(kind: str, name: str, tmp_path: Path, capsys: Any) -> None:
-    run_mutants(make_case(kind, name, tmp_path / "files", capsys), MANY, capsys)
+def test_many_mutated_files_get_an_answer_or_one_error(
+    kind: str, name: str, tmp_path: Path, capsys: Any, record_property: Any
+) -> None:
+    count = scaled(MANY)
+    run_mutants(make_case(kind, name, tmp_path / "files", capsys), count, capsys)
+    record_property("mutants", count)

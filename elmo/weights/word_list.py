@@ -5,14 +5,12 @@ from __future__ import annotations
 import io
 import itertools
 import lzma
-import zlib
 from collections.abc import Iterable, Iterator
-from lzma import LZMAError
 from pathlib import Path
 from typing import IO, cast
 
 from elmo.errors import WeightsError
-from elmo.files import check_regular, open_bytes
+from elmo.files import DAMAGE, check_regular, open_bytes
 
 MAX_WORDS = 10_000_000  # where the model does not say how many there are
 MAX_WORD_BYTES = 1 << 16  # of one line
@@ -42,7 +40,7 @@ def read_words(path: Path, max_words: int | None = None) -> tuple[str, ...]:
                     hint = "It belongs to another model, or it is damaged."
                     raise WeightsError(f"{path} holds more than {limit:,} words.", hint)
                 words.append(word)
-    except (OSError, EOFError, zlib.error, LZMAError) as error:
+    except DAMAGE as error:
         raise WeightsError(f"{path}: cannot be read as a word list ({str(error)[:200]}).") from error
     return tuple(words)
 

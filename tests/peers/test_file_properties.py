@@ -23,6 +23,7 @@ from peer_models import (
     write_manylangs,
 )
 from safetensors.torch import load_file, save_file
+from scale import scaled
 
 import elmo
 from elmo.errors import ConfigError, WeightsError
@@ -122,11 +123,20 @@ def test_what_is_written_is_read_back_equal(config: BiLMConfig, seed: int) -> No
     check_round_trips(config, seed)
 
 
-@pytest.mark.slow
-@hypothesis.given(configs(), st.integers(0, 2**32 - 1))
-@hypothesis.settings(max_examples=300)
-def test_what_is_written_is_read_back_equal_for_many_shapes(config: BiLMConfig, seed: int) -> None:
-    check_round_trips(config, seed)
+@pytest.mark.slow("properties")
+@pytest.mark.timeout(3600)
+def test_what_is_written_is_read_back_equal_for_many_shapes(record_property: Any) -> None:
+    num_models = 0
+
+    @hypothesis.given(configs(), st.integers(0, 2**32 - 1))
+    @hypothesis.settings(max_examples=scaled(300))
+    def check(config: BiLMConfig, seed: int) -> None:
+        nonlocal num_models
+        num_models += 1
+        check_round_trips(config, seed)
+
+    check()
+    record_property("models", num_models)
 
 
 def test_lexicon_is_read_back_equal(tmp_path: Path) -> None:
