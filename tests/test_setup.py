@@ -44,7 +44,7 @@ def pretend_installed(run) -> None:
 def start(checkout: Path, *words: str, **env: str) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "ELMO_VENV": "", **env}
     return subprocess.run(
-        [sys.executable, checkout / "run.py", *words], env=environment, capture_output=True, text=True, timeout=120
+        [sys.executable, checkout / "run.py", *words], env=environment, capture_output=True, text=True, timeout=600
     )
 
 

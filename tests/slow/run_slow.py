@@ -22,6 +22,8 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # tests
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from progress_plugin import VARIABLE as JOB_VARIABLE
 from slow_record import RESULTS, is_slow_record, last_record, merge_record, write_both
 
@@ -180,7 +182,8 @@ def start_pytest(folder: Path, part: str | None, finished: list[str], *options: 
     log.write_text("")
     paths = [str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]
     environment = {**os.environ, JOB_VARIABLE: str(job), "PYTHONPATH": os.pathsep.join(filter(None, paths))}
-    command = [sys.executable, "-m", "pytest", "-p", "progress_plugin", "-m", "slow", "-n", "0", "-q", *options]
+    command = [sys.executable, "-m", "pytest", "-p", "progress_plugin", "-m", "slow", "-n", "0", "-q"]
+    command += ["-o", "timeout=3600", *options]  # a slow test may run on a busy machine
     with (folder / "output").open("wb") as output:
         return subprocess.Popen(command, cwd=ROOT, env=environment, stdout=output, stderr=subprocess.STDOUT)
 

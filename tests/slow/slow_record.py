@@ -12,6 +12,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from licences import EXTRAS, runtime_packages, table
+
 from elmo.records import versions, write_json
 
 FORMAT, VERSION = "elmo-slow-run", 1
@@ -54,6 +56,8 @@ def merge_record(path: Path, results: dict[str, dict[str, Any]], *, scale: float
         "command": "python3 run.py slow",
         "machine": describe_machine(),
         "versions": installed,
+        "licences": {row.package: f"{row.text} ({row.version})" for row in table(EXTRAS)},
+        "licences_not_checked": runtime_packages(EXTRAS)[1],
         "parts": {**kept, **new},
     }
 
@@ -101,6 +105,10 @@ def as_markdown(record: dict[str, Any]) -> str:
         for name, test in rows
         if test["outcome"] != "passed"
     ] or ["There are none."]
+    lines += ["", "## Licences of the runtime dependencies", "", "| package | licence (version) |", "|---|---|"]
+    lines += [f"| {name} | {text} |" for name, text in record["licences"].items()]
+    missing = ", ".join(record["licences_not_checked"]) or "none"
+    lines += ["", f"Optional packages that were not installed and are not checked: {missing}."]
     return "\n".join(lines) + "\n"
 
 
