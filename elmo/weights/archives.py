@@ -12,16 +12,16 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 
 from elmo.errors import WeightsError
+from elmo.weights.memory_bound import check_unpacked, memory_bound
 
 MAX_ENTRIES = 1_000
 MAX_TOTAL_BYTES = 16 << 30  # unpacked
-MAX_EXPANSION = 200  # times the archive's size, for archives that unpack to more than a megabyte
 
 
 @contextmanager
 def unpacked(path: Path) -> Iterator[Path]:
     """A temporary folder with the archive's files, deleted on exit; one unsafe entry makes the archive an error."""
-    with tempfile.TemporaryDirectory(prefix="elmo-") as name:
+    with memory_bound(path), tempfile.TemporaryDirectory(prefix="elmo-") as name:
         folder = Path(name)
         try:
             with zipfile.ZipFile(path) as archive:
@@ -53,10 +53,9 @@ def _check_entries(archive: zipfile.ZipFile, path: Path) -> None:
         if stat.S_ISLNK(entry.external_attr >> 16):
             raise WeightsError(f"{path}: entry {entry.filename!r} is a link.", "Links are not allowed in a zip.")
     total = sum(entry.file_size for entry in entries)
-    if total > MAX_TOTAL_BYTES or total > max(1 << 20, MAX_EXPANSION * path.stat().st_size):
-        raise WeightsError(
-            f"{path}: {path.stat().st_size:,} bytes would unpack to {total:,}.", "This looks like a zip bomb."
-        )
+    check_unpacked(total, path)
+    if total > MAX_TOTAL_BYTES:
+        raise WeightsError(f"{path} unpacks to {total:,} bytes.", f"At most {MAX_TOTAL_BYTES:,} bytes are unpacked.")
     options = [e.filename for e in entries if PurePosixPath(e.filename).name == "options.json"]
     if len(options) > 1:
         raise WeightsError(

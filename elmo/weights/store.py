@@ -30,6 +30,7 @@ from elmo.files import atomic_folder, parse_json, read_json, sha256_file
 from elmo.model.config import BiLMConfig
 from elmo.weights import quantize
 from elmo.weights.checkpoint_folder import save_weights
+from elmo.weights.memory_bound import claim, memory_bound
 from elmo.weights.model_parts import Lexicon, ModelParts
 from elmo.weights.word_list import read_words, write_words
 
@@ -46,6 +47,7 @@ TENSORS, HEAD, CONFIG, VOCAB, LEXICON, CARD, MANIFEST = (
 DTYPES = {"float32": torch.float32, "float16": torch.float16}
 STORAGES = (*DTYPES, "int8")
 COMPRESS_WORDS_FROM = 1 << 18  # bytes; longer word lists are compressed
+_LEXICON_FACTOR = 10  # bytes of memory per byte of a lexicon whose words are short
 
 
 def save_store(folder: Path, parts: ModelParts, *, storage: str = "float32", overwrite: bool = False) -> None:
@@ -155,6 +157,9 @@ def _write_tensors(path: Path, tensors: dict[str, Tensor], storage: str) -> None
 
 
 def _read_tensors(path: Path, storage: str) -> dict[str, Tensor]:
+    with memory_bound(path):
+        factor = {"int8": 5, "float32": 1}.get(storage, 2)  # int8 becomes float32 beside it, 16 bits become 32
+        claim(factor * (path.stat().st_size if path.is_file() else 0), path)
     try:
         with safe_open(path, framework="pt") as file:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (no dict)
@@ -185,6 +190,8 @@ def _read_vocab(folder: Path, config: BiLMConfig) -> tuple[str, ...] | None:
 def _read_lexicon(path: Path) -> Lexicon | None:
     if not path.exists():
         return None
+    with memory_bound(path):
+        claim(_LEXICON_FACTOR * path.stat().st_size, path)
     value = parse_json(path.read_bytes(), str(path), error=WeightsError)
     tables = [value.get("chars"), value.get("words")]
     for table in tables:

@@ -210,10 +210,10 @@ def test_file_truncated_at_forty_offsets_is_refused(tmp_path):
     data = path.read_bytes()
     for offset in np.random.default_rng(0).integers(0, len(data), 40):
         path.write_bytes(data[:offset])
-        start = time.perf_counter()
+        start = time.process_time()
         with pytest.raises(WeightsError, match=r"weights\.hdf5"):
             load(tmp_path)
-        assert time.perf_counter() - start < 2
+        assert time.process_time() - start < 2
 
 
 FUZZ = """
@@ -346,10 +346,10 @@ def bomb(folder: Path, rows: int) -> None:
 @pytest.mark.parametrize("rows", [1 << 20, 1 << 28])
 def test_declared_terabytes_are_refused_before_memory_is_allocated(tmp_path, rows):
     bomb(tmp_path, rows)
-    start = time.perf_counter()
+    start = time.process_time()
     with pytest.raises(WeightsError, match=r"declare|parameters"):
         load(tmp_path)
-    assert time.perf_counter() - start < 1
+    assert time.process_time() - start < 1
 
 
 @posix
