@@ -22,8 +22,10 @@ from peer_models import (
     write_archive,
     write_manylangs,
 )
+from published_models import options_of
 from safetensors.torch import load_file, save_file
 from scale import scaled
+from tf_files import write_checkpoint
 
 import elmo
 from elmo.errors import ConfigError, WeightsError
@@ -34,6 +36,7 @@ from elmo.weights.formats import read_model
 from elmo.weights.model_parts import Lexicon, ModelParts, build
 from elmo.weights.published import write_published
 from elmo.weights.store import save_store
+from elmo.weights.tf_checkpoint import is_bilm_variable, published_names, read_tf_arrays
 
 VOCAB = ("<S>", "</S>", "<UNK>", "a", "bb", "ccc")
 TOKENS = [["a", "ccc", "bb", "a-unknown"], ["bb"]]
@@ -222,6 +225,21 @@ def test_every_parameter_of_a_manylangs_folder_has_an_effect(
             torch.save({**state, name: changed(tensor)}, folder / file_name)
             check_perturbed(folder, before, name)
         torch.save(state, folder / file_name)
+
+
+@pytest.mark.parametrize("variant", ["bilm", "one_layer"])
+def test_every_variable_of_a_tensorflow_checkpoint_has_an_effect(tmp_path: Path, variant: str) -> None:
+    fixture = Path(__file__).parents[1] / "fixtures" / "tf_checkpoint" / variant
+    arrays = {name: array for name, array in read_tf_arrays(fixture).items() if is_bilm_variable(name)}
+    arrays = {name: array / 10 for name, array in arrays.items()}  # so that no cell is saturated
+    (tmp_path / "options.json").write_text(json.dumps(options_of(published_names(arrays))))
+    size = len(arrays["lm/softmax/b"])
+    (tmp_path / "vocab.txt").write_text("\n".join(["<S>", "</S>", "<UNK>", *(f"w{k}" for k in range(size - 3))]) + "\n")
+    write_checkpoint(tmp_path / "model.ckpt-1", arrays)
+    before = outputs(tmp_path)
+    for name in arrays:
+        write_checkpoint(tmp_path / "model.ckpt-1", {**arrays, name: changed(arrays[name])})
+        check_perturbed(tmp_path, before, name)
 
 
 @pytest.mark.parametrize("storage", ["float32", "int8"])

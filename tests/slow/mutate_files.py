@@ -29,6 +29,7 @@ import peer_models
 import tiny_run
 import torch
 from models_with_head import tiny_with_head
+from mutations import mutate_bytes
 from published_models import options_of
 
 from elmo.embed.dump.assemble import merge
@@ -78,7 +79,7 @@ def main() -> None:
         generator = random.Random(seed)
         path = generator.choice(case.files)
         case.restore()
-        path.write_bytes(mutate(originals[path], generator))
+        path.write_bytes(mutate_bytes(originals[path], generator))
         case.repair()
         faulthandler.dump_traceback_later(SECONDS, exit=True)
         try:
@@ -88,31 +89,6 @@ def main() -> None:
         faulthandler.cancel_dump_traceback_later()
         path.write_bytes(originals[path])
     print("refused", refused)
-
-
-def mutate(data: bytes, generator: random.Random) -> bytes:
-    """A copy with one to four changes, half of them near the start or the end, where formats keep their tables."""
-    mutant = bytearray(data)
-    for _ in range(generator.choice((1, 1, 1, 2, 4))):
-        size = max(1, len(mutant))
-        area = generator.choice((size, size, min(size, 512), min(size, 6144)))
-        start = generator.randrange(area)
-        start = size - 1 - start if generator.random() < 0.2 else start
-        piece = slice(start, start + generator.choice((1, 2, 4, 8, 100)))
-        change = generator.randrange(7)
-        if change <= 1 and mutant:
-            mutant[start] ^= 1 << generator.randrange(8)
-        elif change == 2:
-            mutant[piece] = generator.randbytes(len(mutant[piece]))
-        elif change == 3:
-            del mutant[piece]
-        elif change == 4:
-            mutant[piece] = mutant[piece] * 2
-        elif change == 5:
-            mutant[piece] = bytes([generator.choice((0, 255))]) * len(mutant[piece])
-        elif generator.random() < 0.3:
-            del mutant[start:]
-    return bytes(mutant)
 
 
 def model_case(path: Path, files: list[Path], repair: Callable[[], object] = lambda: None) -> Case:
