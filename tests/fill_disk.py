@@ -51,6 +51,8 @@ def main() -> None:
             left = sorted(path.relative_to(disk).as_posix() for path in disk.rglob("*"))
             subprocess.run(["umount", disk], check=True)
             print(json.dumps({"writer": name, "size": size, "status": status, "message": message, "left": left}))
+            if status == 0:
+                break  # it fits, so it fits on larger disks
 
 
 def writers(folder: Path) -> dict[str, Callable[[Path], object]]:

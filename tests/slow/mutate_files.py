@@ -1,10 +1,10 @@
-"""Reads files with random changes, of one format, and ends with an error if one is neither read nor refused.
+"""Reads files with random changes, of each format, and reports if one is neither read nor refused.
 
-    python mutate_files.py FORMAT FOLDER FIRST LAST       changes by seed; FORMAT: a key of FORMATS
+    python mutate_files.py FOLDER COUNT FORMAT...       FORMAT: a key of FORMATS; prints one JSON line for each
 
-Each change is a few flipped bits, other bytes, a piece that is cut out, repeated or zeroed, or a shorter file. It runs
-in a process of its own, because a damaged file may end it: the last line printed is the seed. Its memory is limited,
-and a read that takes minutes ends it.
+Each change is a few flipped bits, other bytes, a piece that is cut out, repeated or zeroed, or a shorter file. Each
+format has a process of its own, because a damaged file may end it. Its memory is limited, and a read that takes minutes
+ends it.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import hashlib
 import json
 import logging
 import lzma
+import os
 import random
 import resource
 import shutil
@@ -28,6 +29,7 @@ from pathlib import Path
 import peer_models
 import tiny_run
 import torch
+from forked import in_child
 from models_with_head import tiny_with_head
 from mutations import mutate_bytes
 from published_models import options_of
@@ -66,16 +68,31 @@ class Case:
 
 
 def main() -> None:
-    name, folder, first, last = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4])
-    logging.disable(logging.CRITICAL)
     torch.set_num_threads(1)
-    case = FORMATS[name](folder)
+    folder, count = Path(sys.argv[1]), int(sys.argv[2])
+    for number, name in enumerate(sys.argv[3:]):
+        own = folder / str(number)
+        own.mkdir()
+        status = in_child(lambda name=name, own=own: read_mutants(name, own, count))  # type: ignore[misc]
+        lines = (own / "output").read_text(encoding="utf-8", errors="replace").splitlines()
+        print(json.dumps({"format": name, "status": status, "output": lines[-40:]}), flush=True)
+
+
+def read_mutants(name: str, folder: Path, count: int) -> None:
+    """Reads `count` mutants of a format. The last line of the output is the number of refused ones, or the error."""
+    output = os.open(folder / "output", os.O_CREAT | os.O_WRONLY)
+    os.dup2(output, 1)
+    os.dup2(output, 2)
+    logging.disable(logging.CRITICAL)
+    files = folder / "files"
+    files.mkdir()
+    case = FORMATS[name](files)
     case.read()
     originals = {path: path.read_bytes() for path in case.files}
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     refused = 0
-    for seed in range(first, last):
-        print(seed, flush=True)
+    for seed in range(count):
+        print("seed", seed, flush=True)
         generator = random.Random(seed)
         path = generator.choice(case.files)
         case.restore()
@@ -88,7 +105,7 @@ def main() -> None:
             refused += 1
         faulthandler.cancel_dump_traceback_later()
         path.write_bytes(originals[path])
-    print("refused", refused)
+    print("refused", refused, flush=True)
 
 
 def model_case(path: Path, files: list[Path], repair: Callable[[], object] = lambda: None) -> Case:
