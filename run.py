@@ -3,7 +3,8 @@
 
     python3 run.py demo              show words in context, neighbours, substitutes and a picture
     python3 run.py test [ARGS...]    run the fast tests; ARGS are passed to pytest
-    python3 run.py slow [ARGS...]    run the tests marked slow
+    python3 run.py slow [ARGS...]    run the slow tests in parts and write a record; --help lists the parts
+    python3 run.py floor             test the lowest versions that pyproject.toml allows
     python3 run.py lint              run ruff and mypy
     python3 run.py browser           install Playwright and Chromium for the tests that open a page
     python3 run.py wheel             build the wheel, install it in a clean environment and embed with it
@@ -54,14 +55,15 @@ def main(words: "list[str]") -> None:
         "demo": ["-m", "elmo", "demo"],
         "elmo": ["-m", "elmo"],
         "test": ["-m", "pytest", "-n", "2", "--dist", "loadfile"],  # -n 0 runs in one process, for debuggers
-        "slow": ["-m", "pytest", "-m", "slow"],
+        "slow": [str(ROOT / "tests" / "slow" / "run_slow.py")],
+        "floor": [str(ROOT / "tests" / "slow" / "floor.py")],
         "setup": ["-m", "elmo", "--version"],
     }
     if verb not in commands and verb not in ("lint", "wheel", "browser"):
         print(__doc__)
         sys.exit(0 if verb in ("help", "-h", "--help") else 2)
     set_up()
-    if verb not in ("demo", "elmo"):  # their arguments may be paths relative to the current folder
+    if verb not in ("demo", "elmo", "slow", "floor"):  # their arguments may be paths relative to the current folder
         os.chdir(str(ROOT))
     if verb == "lint":
         check([PYTHON, "-m", "ruff", "check", "."])

@@ -12,11 +12,13 @@ import gzip
 import hashlib
 import importlib
 import json
+import lzma
 import math
 import os
 import shutil
 import socket
 import sys
+import zlib
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -26,6 +28,7 @@ from typing import IO, TYPE_CHECKING, Any, cast
 from elmo.errors import DataError, ElmoError, MissingExtra, OutputError
 from elmo.staging import allocate, move_into_place, open_lock_file, staged
 from elmo.xz import open_xz
+from elmo.zst import open_zst
 
 if TYPE_CHECKING:
     import numpy as np
@@ -36,6 +39,7 @@ except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]  # checked before use
 
 COMPRESSED = (".gz", ".bz2", ".xz", ".zst")
+DAMAGE = (EOFError, OSError, zlib.error, lzma.LZMAError)  # what a file of `open_bytes` raises if it is damaged
 
 
 def require_extra(module: str, extra: str, what: str | None = None) -> Any:
@@ -71,8 +75,7 @@ def open_bytes(path: str | Path) -> IO[bytes]:
         if path.suffix == ".xz":
             return open_xz(path)
         if path.suffix == ".zst":
-            zstandard = require_extra("zstandard", "zstd")
-            return cast(IO[bytes], zstandard.open(path, "rb"))
+            return open_zst(path, require_extra("zstandard", "zstd"))
         return open(path, "rb")
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror or error}).") from error

@@ -10,15 +10,19 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import redirect_stderr
+from io import StringIO
 from pathlib import Path
 
 import numpy as np
 import torch
 from tiny_run import settings, write_text
 
+from elmo.cli.main import main as elmo
 from elmo.embed.disk_cache import cached_array
 from elmo.embed.dump.job import dump
 from elmo.embed.dump.options import DumpOptions
@@ -27,6 +31,8 @@ from elmo.errors import ElmoError
 from elmo.pretrain.data.prepare import prepare
 from elmo.pretrain.data.prepare_config import PrepareConfig
 from elmo.pretrain.job import pretrain
+from elmo.tasks.record import command_of
+from elmo.tasks.task import load_task
 from elmo.weights.convert import convert_model
 
 SIZES = (16, 64, 256, 1024, 5000)  # KB
@@ -45,6 +51,8 @@ def main() -> None:
             left = sorted(path.relative_to(disk).as_posix() for path in disk.rglob("*"))
             subprocess.run(["umount", disk], check=True)
             print(json.dumps({"writer": name, "size": size, "status": status, "message": message, "left": left}))
+            if status == 0:
+                break  # it fits, so it fits on larger disks
 
 
 def writers(folder: Path) -> dict[str, Callable[[Path], object]]:
@@ -60,7 +68,19 @@ def writers(folder: Path) -> dict[str, Callable[[Path], object]]:
     def fill(array: np.ndarray) -> None:
         array[:] = 1.0
 
+    sys.path.insert(0, str(Path(__file__).parent / "tasks"))
+    import tiny_tasks
+
+    frozen = {"elmo": {"mode": "frozen"}, "train": {"epochs": 1}}
+    command = shlex.split(command_of(load_task("ner"), tiny_tasks.overfit_settings(folder, "ner", frozen)))[1:]
+
+    def train_task(disk: Path) -> None:
+        """`elmo task train --cache disk`, with its run on another disk."""
+        cache = ["--cache", "disk", "--set", f"elmo.cache_dir={disk / 'cache'}"]
+        run_command([*command, *cache, "--out", str(folder / f"run-{os.getpid()}")])
+
     return {
+        "task cache": train_task,
         "prepare": lambda disk: prepare(PrepareConfig(files=(str(words),)), disk / "out", num_workers=1),
         "pretrain": lambda disk: pretrain(settings(text), disk / "out", num_workers=1),
         "convert to elmo": lambda disk: convert_model("tiny-random", disk / "out", target="elmo"),
@@ -68,6 +88,21 @@ def writers(folder: Path) -> dict[str, Callable[[Path], object]]:
         "cache": lambda disk: cached_array(disk / "cache" / "out.npy", (1000, 3, 64), fill),
         **{f"embed {suffix}": embed(suffix) for suffix in FORMATS},
     }
+
+
+class CommandError(ElmoError):
+    """A command ended with exit code 1; the message is what it printed."""
+
+
+def run_command(words: list[str]) -> None:
+    """Runs a command in this process; an exit code other than 0 is a CommandError, and other than 1 a RuntimeError."""
+    printed = StringIO()
+    try:
+        with redirect_stderr(printed):
+            elmo(words)
+    except SystemExit as end:
+        if end.code:
+            raise (CommandError if end.code == 1 else RuntimeError)(printed.getvalue()) from end
 
 
 def in_child(work: Callable[[], object]) -> tuple[int, str]:

@@ -1,4 +1,4 @@
-"""Random changes of JSON values, seeded: what a damaged, hand-edited or hostile file may hold."""
+"""Random changes of JSON values and of bytes, seeded: what a damaged, hand-edited or hostile file may hold."""
 
 from __future__ import annotations
 
@@ -21,6 +21,31 @@ def mutants(values: Any, count: int, seed: int = 0) -> Iterator[Any]:
         for _ in range(generator.choice((1, 1, 2))):
             mutant = _mutate(mutant, generator)
         yield mutant
+
+
+def mutate_bytes(data: bytes, generator: random.Random) -> bytes:
+    """A copy with one to four changes, half of them near the start or the end, where formats keep their tables."""
+    mutant = bytearray(data)
+    for _ in range(generator.choice((1, 1, 1, 2, 4))):
+        size = max(1, len(mutant))
+        area = generator.choice((size, size, min(size, 512), min(size, 6144)))
+        start = generator.randrange(area)
+        start = size - 1 - start if generator.random() < 0.2 else start
+        piece = slice(start, start + generator.choice((1, 2, 4, 8, 100)))
+        change = generator.randrange(7)
+        if change <= 1 and mutant:
+            mutant[start] ^= 1 << generator.randrange(8)
+        elif change == 2:
+            mutant[piece] = generator.randbytes(len(mutant[piece]))
+        elif change == 3:
+            del mutant[piece]
+        elif change == 4:
+            mutant[piece] = mutant[piece] * 2
+        elif change == 5:
+            mutant[piece] = bytes([generator.choice((0, 255))]) * len(mutant[piece])
+        elif generator.random() < 0.3:
+            del mutant[start:]
+    return bytes(mutant)
 
 
 def _mutate(values: Any, generator: random.Random) -> Any:

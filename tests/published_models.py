@@ -22,3 +22,23 @@ def write_model(
     if vocab:
         (folder / "vocab.txt").write_text("\n".join(VOCAB) + "\n", encoding="utf-8")
     return options, weights
+
+
+def options_of(arrays: dict[str, np.ndarray]) -> oracle.Options:
+    """Options that fit the arrays of a checkpoint."""
+    cells = [name for name in arrays if name.startswith("RNN_0/") and name.endswith("/W_0")]
+    rows, columns = arrays[cells[0]].shape
+    options: oracle.Options = {
+        "bidirectional": any(name.startswith("RNN_1/") for name in arrays),
+        "lstm": {"dim": columns // 4, "projection_dim": rows // 2, "n_layers": len(cells)},
+    }
+    if "char_embed" in arrays:
+        count = sum(name.startswith("CNN/W_cnn_") for name in arrays)
+        kernels = [arrays[f"CNN/W_cnn_{i}"] for i in range(count)]
+        options["char_cnn"] = {
+            "embedding": {"dim": arrays["char_embed"].shape[1]},
+            "filters": [[kernel.shape[1], kernel.shape[3]] for kernel in kernels],
+            "n_highway": sum(name.endswith("/b_carry") for name in arrays),
+            "activation": "relu",
+        }
+    return options

@@ -14,7 +14,7 @@ PACKAGE = ROOT / "elmo"
 FILES = sorted(path for path in PACKAGE.rglob("*.py"))
 EVERYWHERE = {
     "devices", "errors", "files", "progress", "record_shapes", "records", "run_folder", "schema", "settings", "staging",
-    "stop_signals", "xz",
+    "stop_signals", "xz", "zst",
 }  # may be imported by all  # fmt: skip
 
 # package -> what of elmo it may import besides itself and EVERYWHERE. "model.mix" allows that one module only.
@@ -23,6 +23,7 @@ MAY_IMPORT = {
     "files": set(),
     "staging": set(),
     "xz": set(),
+    "zst": set(),
     "progress": set(),
     "settings": set(),
     "records": set(),

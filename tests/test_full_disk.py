@@ -18,7 +18,7 @@ from elmo.files import atomic_file, create_mapped
 
 HERE = Path(__file__).parent
 NEW_MOUNTS = ["unshare", "--mount", *([] if os.name != "nt" and os.getuid() == 0 else ["--map-root-user"])]
-WRITERS = ["prepare", "pretrain", "convert to elmo", "convert to hdf5", "cache"]
+WRITERS = ["task cache", "prepare", "pretrain", "convert to elmo", "convert to hdf5", "cache"]
 WRITERS += [f"embed {suffix}" for suffix in (".jsonl", ".npz", ".hdf5", ".safetensors", ".parquet")]
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from elmo.errors import DataError
-from elmo.files import open_bytes, parse_json
+from elmo.files import DAMAGE, open_bytes, parse_json
 from elmo.schema import ANY, List, check_shape, find_problem
 from elmo.text.lines import read_lines
 from elmo.text.penn_treebank import PTB_BRACKETS
@@ -93,6 +93,9 @@ def read_raganato(path: str | Path) -> Iterator[SenseText]:
                     element.clear()
     except ElementTree.ParseError as error:
         raise DataError(f"{path}: not well-formed XML ({error}).") from error
+    except DAMAGE as error:
+        reason = str(error) or type(error).__name__
+        raise DataError(f"{path}: cannot be read ({reason}).", "It is truncated or damaged; copy it again.") from error
 
 
 def _word(

@@ -8,22 +8,19 @@ from __future__ import annotations
 
 import codecs
 import logging
-import lzma
-import zlib
 from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
 from typing import Literal
 
 from elmo.errors import ConfigError, DataError
-from elmo.files import open_bytes, require_extra
+from elmo.files import DAMAGE, open_bytes
 from elmo.text.encodings import UTF8, UTF8_BOM, check_encoding, decoding_hint, has_newline_bytes
 
 log = logging.getLogger(__name__)
 
 BLOCK_BYTES = 1 << 20
 MAX_LINE_BYTES = 64 << 20
-_DAMAGE = (EOFError, OSError, zlib.error, lzma.LZMAError)  # what gzip, bz2 and lzma raise on a damaged file
 
 
 def read_lines(
@@ -154,21 +151,18 @@ def _check_length(path: str | Path, number: int, length: int, limit: int) -> Non
 def _blocks(path: str | Path) -> Iterator[bytes]:
     """A file's bytes, decompressed, in blocks of about BLOCK_BYTES; a truncated or damaged file is a DataError."""
     num_bytes = 0
-    zst = Path(path).suffix == ".zst"
-    damage = (*_DAMAGE, require_extra("zstandard", "zstd").ZstdError) if zst else _DAMAGE
-    blocks = _zst_blocks(path) if zst else _plain_blocks(path)
     try:
-        for block in blocks:
+        for block in _raw_blocks(path):
             num_bytes += len(block)
             yield block
-    except damage as error:
+    except DAMAGE as error:
         raise DataError(
             f"{path}: cannot be read past byte {num_bytes:,} of its text ({error or type(error).__name__}).",
             "The file is truncated or damaged; download it again.",
         ) from error
 
 
-def _plain_blocks(path: str | Path) -> Iterator[bytes]:
+def _raw_blocks(path: str | Path) -> Iterator[bytes]:
     file = open_bytes(path)
     try:
         while block := file.read(BLOCK_BYTES):
@@ -176,23 +170,3 @@ def _plain_blocks(path: str | Path) -> Iterator[bytes]:
     finally:
         if str(path) != "-":
             file.close()
-
-
-def _zst_blocks(path: str | Path) -> Iterator[bytes]:
-    """All frames of a .zst file; unlike zstandard's own reader, this one detects a truncated last frame."""
-    zstandard = require_extra("zstandard", "zstd")
-    open_bytes(path).close()  # raises the usual errors: no such file, a folder
-    with open(path, "rb") as file:
-        frame = None
-        while data := file.read(
-            1024
-        ):  # at most 32 MB when decompressed, also for hostile files: 128 KB per block of 4 bytes
-            while data:
-                frame = frame or zstandard.ZstdDecompressor().decompressobj()
-                if block := frame.decompress(data):
-                    yield block
-                data = frame.unused_data if frame.eof else b""
-                if frame.eof:
-                    frame = None
-        if frame is not None:
-            raise EOFError("the last frame has no end")

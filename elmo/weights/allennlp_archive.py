@@ -24,6 +24,7 @@ import numpy as np
 from elmo.errors import WeightsError
 from elmo.weights import torch_layout
 from elmo.weights.allennlp_options import MAX_JSON_BYTES, complete_options
+from elmo.weights.memory_bound import check_unpacked, memory_bound, unpacked_limit
 from elmo.weights.model_parts import ModelParts
 from elmo.weights.names import from_arrays, refuse_extra
 from elmo.weights.options import config_from_options
@@ -91,6 +92,11 @@ def read_allennlp_arrays(path: str | Path, prefix: str | None = None) -> AllenNL
         raise WeightsError(f"{path} holds neither {' nor '.join(_WEIGHTS_NAMES)}.", "Is it an AllenNLP model?")
     if not path.is_file():
         raise WeightsError(f"{path} does not exist.")
+    with memory_bound(path):
+        return _read_arrays(path, prefix)
+
+
+def _read_arrays(path: Path, prefix: str | None) -> AllenNLPArrays:
     files = _archive_files(path) if _is_tar(path) else _Files(weights=path, weights_name=str(path))
     if files.weights is None:
         raise WeightsError(f"{path} holds neither {' nor '.join(_WEIGHTS_NAMES)}.", "Is it an AllenNLP model?")
@@ -139,19 +145,21 @@ class _LimitedStream:
     """A stream that returns at most `limit` bytes, so that a small archive cannot unpack without end."""
 
     def __init__(self, file: IO[bytes], limit: int, name: str) -> None:
-        self.file, self.left, self.name = file, limit, name
+        self.file, self.limit, self.left, self.name = file, limit, limit, name
 
     def read(self, size: int) -> bytes:
         data = self.file.read(size)
         self.left -= len(data)
         if self.left < 0:
-            raise WeightsError(f"{self.name} unpacks to far more than its size, like a decompression bomb.")
+            check_unpacked(self.limit - self.left, self.name)
+            raise WeightsError(
+                f"{self.name} unpacks to more than {self.limit:,} bytes, which is the most that is read."
+            )
         return data
 
 
 def _archive_files(path: Path) -> _Files:
-    size = path.stat().st_size
-    limit = min(_MAX_TOTAL_BYTES, max(64 << 20, 50 * size))
+    limit = min(_MAX_TOTAL_BYTES, unpacked_limit())
     with open(path, "rb") as raw:
         is_gzip = raw.read(2) == b"\x1f\x8b"
         raw.seek(0)
@@ -173,6 +181,7 @@ def _scan_members(stream: _LimitedStream, limit: int, name: str) -> _Files:
         for number, member in enumerate(archive):
             total += member.size
             _check_member(member, name)
+            check_unpacked(total, name)
             if number >= _MAX_MEMBERS or total > limit:
                 raise WeightsError(f"{name} has more than {_MAX_MEMBERS:,} members or claims {total:,} bytes.")
             base = PurePosixPath(member.name).name

@@ -16,16 +16,16 @@ from pathlib import Path, PurePosixPath
 
 from elmo.errors import WeightsError
 from elmo.files import atomic_file
+from elmo.weights.memory_bound import check_unpacked, memory_bound
 
 MAX_ENTRIES = 1_000
 MAX_TOTAL_BYTES = 16 << 30  # unpacked
-MAX_EXPANSION = 200  # times the archive's size, for archives that unpack to more than a megabyte
 
 
 @contextmanager
 def unpacked(path: Path) -> Iterator[Path]:
     """A temporary folder with the archive's files, deleted on exit; one unsafe entry makes the archive an error."""
-    with tempfile.TemporaryDirectory(prefix="elmo-") as name:
+    with memory_bound(path), tempfile.TemporaryDirectory(prefix="elmo-") as name:
         folder = Path(name)
         try:
             with zipfile.ZipFile(path) as archive:
@@ -45,7 +45,7 @@ def unpacked(path: Path) -> Iterator[Path]:
 def unpack_tar(path: Path, folder: Path) -> None:
     """Writes the files of a tar into a folder, without the folders inside the tar; an unsafe entry is an error."""
     try:
-        with tarfile.open(path) as archive:
+        with memory_bound(path), tarfile.open(path) as archive:
             entries = [entry for entry in archive.getmembers() if not entry.isdir()]
             _check_tar_entries(entries, path)
             for entry in entries:
@@ -73,11 +73,7 @@ def _check_tar_entries(entries: list[tarfile.TarInfo], path: Path) -> None:
             raise WeightsError(
                 f"{path}: entry {entry.name!r} is not a file inside a folder.", "It is not a model's tar."
             )
-    total = sum(entry.size for entry in entries)
-    if total > MAX_TOTAL_BYTES or total > max(1 << 20, MAX_EXPANSION * path.stat().st_size):
-        raise WeightsError(
-            f"{path}: {path.stat().st_size:,} bytes would unpack to {total:,}.", "This looks like a tar bomb."
-        )
+    _check_total(sum(entry.size for entry in entries), path)
 
 
 def _check_entries(archive: zipfile.ZipFile, path: Path) -> None:
@@ -94,14 +90,16 @@ def _check_entries(archive: zipfile.ZipFile, path: Path) -> None:
             raise WeightsError(f"{path}: an entry has the name {entry.filename!r}.", "It is not a model's zip.")
         if stat.S_ISLNK(entry.external_attr >> 16):
             raise WeightsError(f"{path}: entry {entry.filename!r} is a link.", "Links are not allowed in a zip.")
-    total = sum(entry.file_size for entry in entries)
-    if total > MAX_TOTAL_BYTES or total > max(1 << 20, MAX_EXPANSION * path.stat().st_size):
-        raise WeightsError(
-            f"{path}: {path.stat().st_size:,} bytes would unpack to {total:,}.", "This looks like a zip bomb."
-        )
+    _check_total(sum(entry.file_size for entry in entries), path)
     options = [e.filename for e in entries if PurePosixPath(e.filename).name == "options.json"]
     if len(options) > 1:
         raise WeightsError(
             f"{path} holds {len(options)} options.json: {', '.join(options[:4])}.",
             "Unpack it and name the model's folder.",
         )
+
+
+def _check_total(total: int, path: Path) -> None:
+    check_unpacked(total, path)
+    if total > MAX_TOTAL_BYTES:
+        raise WeightsError(f"{path} unpacks to {total:,} bytes.", f"At most {MAX_TOTAL_BYTES:,} bytes are unpacked.")

@@ -25,6 +25,7 @@ from elmo.weights.allennlp_archive import read_allennlp
 from elmo.weights.archives import unpacked
 from elmo.weights.hdf5 import HDF5_MAGIC
 from elmo.weights.manylangs import read_manylangs
+from elmo.weights.memory_bound import memory_bound
 from elmo.weights.model_parts import ModelParts
 from elmo.weights.published import read_published
 from elmo.weights.tf_checkpoint import read_tf_checkpoint
@@ -41,9 +42,10 @@ def read_model(source: str | Path, weights: str | Path | None = None, *, lazy_he
     if weights is not None:
         return read_published(path, _existing(Path(weights)))
     kind = detect(path)
-    if kind == "run":
-        return _read_run(path, lazy_head=lazy_head)
-    return store.read_store(path, lazy_head=lazy_head) if kind == "elmo" else READERS[kind](path)
+    with memory_bound(path):
+        if kind == "run":
+            return _read_run(path, lazy_head=lazy_head)
+        return store.read_store(path, lazy_head=lazy_head) if kind == "elmo" else READERS[kind](path)
 
 
 def detect(path: Path) -> str:

@@ -20,12 +20,12 @@ from torch import Tensor
 from elmo.errors import ElmoError, WeightsError
 from elmo.files import atomic_file, check_regular
 from elmo.model.config import BiLMConfig
+from elmo.weights.memory_bound import claim, memory_bound
 from elmo.weights.names import TensorSpec, from_published, match_names, tensor_specs, to_published
 
 log = logging.getLogger(__name__)
 
 HDF5_MAGIC = b"\x89HDF\r\n\x1a\n"
-_MAX_EXPANSION = 50  # declared bytes of the datasets / size of the file
 _FLOAT_BYTES = (2, 4, 8)  # either endianness
 _MAX_NAMES = 10_000
 _FILTERS = {h5py.h5z.FILTER_DEFLATE, h5py.h5z.FILTER_SHUFFLE, h5py.h5z.FILTER_FLETCHER32}
@@ -41,11 +41,11 @@ def read_shapes(path: Path) -> dict[str, tuple[int, ...]]:
 
 def read_hdf5(path: Path, config: BiLMConfig, *, head: bool = False) -> dict[str, Tensor]:
     """All tensors of a model except its softmax (with `head`: only its softmax), under our names, in float32."""
-    with _opened(path) as file:
+    with memory_bound(path), _opened(path) as file:
         datasets = {name: data for name, data in _datasets(file, path).items() if name.startswith(_HEAD) == head}
         shapes = {name: tuple(dataset.shape) for name, dataset in datasets.items()}
         matches = match_names(_specs(config, head), shapes, str(path))
-        _check_total(path, [datasets[name] for _, name in matches])
+        claim(sum(max(datasets[name].nbytes, 4 * datasets[name].size) for _, name in matches), path)
         return {spec.name: from_published(spec, _read(datasets[name], path)) for spec, name in matches}
 
 
@@ -146,15 +146,6 @@ def _check_storage(dataset: h5py.Dataset, name: str, path: Path) -> None:
     chunk_bytes = math.prod(dataset.chunks) * dataset.dtype.itemsize if dataset.chunks else 0
     if chunk_bytes > max(dataset.nbytes, _SMALL_CHUNK):
         raise WeightsError(f"{path}: {name!r} has {dataset.nbytes:,} bytes, in chunks of {chunk_bytes:,} bytes.")
-
-
-def _check_total(path: Path, datasets: list[h5py.Dataset]) -> None:
-    declared, stored = sum(d.nbytes for d in datasets), path.stat().st_size
-    if declared > _MAX_EXPANSION * stored:
-        raise WeightsError(
-            f"{path}: {stored:,} bytes declare {declared:,} bytes of weights.",
-            f"At most {_MAX_EXPANSION} times the file's size is accepted.",
-        )
 
 
 def _read(dataset: h5py.Dataset, path: Path) -> np.ndarray:

@@ -20,6 +20,7 @@ from elmo.errors import ConfigError, WeightsError
 from elmo.files import read_json
 from elmo.model.config import BiLMConfig, CharConfig, LSTMConfig, WordConfig
 from elmo.weights import torch_layout
+from elmo.weights.memory_bound import claim, memory_bound
 from elmo.weights.model_parts import Lexicon, ModelParts
 from elmo.weights.names import from_arrays, refuse_extra
 from elmo.weights.torch_pickle import read_state_dict
@@ -27,6 +28,7 @@ from elmo.weights.torch_pickle import read_state_dict
 log = logging.getLogger(__name__)
 
 _MAX_TEXT_BYTES = 256 << 20
+_BYTES_PER_ENTRY = 10  # of memory, per byte of a lexicon whose words are short
 CHAR_SYMBOLS = ("<bos>", "<eos>", "<oov>", "<pad>", "<bow>", "<eow>")
 WORD_SYMBOLS = ("<oov>", "<pad>")
 
@@ -80,6 +82,11 @@ def read_manylangs_arrays(folder: str | Path) -> ManyLangsArrays:
     for path in (embedder_path, encoder_path):
         if not path.is_file():
             raise WeightsError(f"{path} does not exist.", "An ELMoForManyLangs folder has one.")
+    with memory_bound(folder):
+        return _read_arrays(folder, embedder_path, encoder_path)
+
+
+def _read_arrays(folder: Path, embedder_path: Path, encoder_path: Path) -> ManyLangsArrays:
     settings = _read_settings(folder)
     embedder = torch_layout.TrackedArrays(read_state_dict(embedder_path, str(embedder_path)))
     encoder = torch_layout.TrackedArrays(read_state_dict(encoder_path, str(encoder_path)))
@@ -146,6 +153,7 @@ def _read_text(path: Path) -> str:
     try:
         if path.stat().st_size > _MAX_TEXT_BYTES:
             raise WeightsError(f"{path} has {path.stat().st_size:,} bytes; expected at most {_MAX_TEXT_BYTES:,}.")
+        claim(_BYTES_PER_ENTRY * path.stat().st_size, path)
         return path.read_bytes().decode("utf-8-sig")
     except OSError as error:
         raise WeightsError(f"{path}: cannot be read ({error.strerror or error}).") from error

@@ -34,6 +34,7 @@ from elmo.files import atomic_folder, parse_json, read_json, sha256_file
 from elmo.model.config import BiLMConfig
 from elmo.weights import low_bits, quantize
 from elmo.weights.checkpoint_folder import save_weights
+from elmo.weights.memory_bound import claim, memory_bound
 from elmo.weights.model_parts import Lexicon, ModelParts
 from elmo.weights.word_list import read_counts, read_words, write_words
 
@@ -54,6 +55,7 @@ DTYPES = {"float32": torch.float32, "float16": torch.float16}
 STORAGES = (*DTYPES, "int8")
 COUNTS_VERSION = 1  # of the file of word counts, in config.json; folders without it are read as before
 COMPRESS_WORDS_FROM = 1 << 18  # bytes; longer word lists are compressed
+_LEXICON_FACTOR = 10  # bytes of memory per byte of a lexicon whose words are short
 
 
 def save_store(
@@ -199,7 +201,10 @@ def _write_tensors(path: Path, tensors: dict[str, Tensor], storage: str) -> None
     save_weights(path, stored)
 
 
-def _read_safetensors(path: Path) -> dict[str, Tensor]:
+def _read_safetensors(path: Path, expansion: int) -> dict[str, Tensor]:
+    """The tensors as they are stored; the caller unpacks them to at most `expansion` bytes per byte of the file."""
+    with memory_bound(path):
+        claim(expansion * (path.stat().st_size if path.is_file() else 0), path)
     try:
         with safe_open(path, framework="pt") as file:
             return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (no dict)
@@ -208,7 +213,8 @@ def _read_safetensors(path: Path) -> dict[str, Tensor]:
 
 
 def _read_tensors(path: Path, storage: str) -> dict[str, Tensor]:
-    tensors = _read_safetensors(path)
+    # int8 becomes float32 beside it, 16 bits become 32
+    tensors = _read_safetensors(path, {"int8": 5, "float32": 1}.get(storage, 2))
     allowed = [*DTYPES.values(), *([torch.int8] if storage == "int8" else [])]
     for name, tensor in tensors.items():
         if tensor.dtype not in allowed:
@@ -236,7 +242,7 @@ def _read_head(folder: Path, storage: str, head_bits: int | None) -> dict[str, T
     if head_bits is None:
         tensors = _read_tensors(folder / HEAD, storage)
     else:
-        stored = _read_safetensors(folder / HEAD)
+        stored = _read_safetensors(folder / HEAD, 10)  # 4 bits become 32 beside them
         matrix = low_bits.unpack_matrix(MATRIX, stored, head_bits, str(folder / HEAD))
         tensors = {name: tensor for name, tensor in stored.items() if not name.startswith(f"{MATRIX}.")}
         tensors[MATRIX] = matrix
@@ -271,6 +277,8 @@ def _read_counts(folder: Path, version: Any, vocab: tuple[str, ...] | None) -> n
 def _read_lexicon(path: Path) -> Lexicon | None:
     if not path.exists():
         return None
+    with memory_bound(path):
+        claim(_LEXICON_FACTOR * path.stat().st_size, path)
     value = parse_json(path.read_bytes(), str(path), error=WeightsError)
     tables = [value.get("chars"), value.get("words")]
     for table in tables:

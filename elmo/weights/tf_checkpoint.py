@@ -22,6 +22,7 @@ from elmo.errors import WeightsError
 from elmo.files import read_json
 from elmo.model.config import HeadConfig
 from elmo.weights.crc32c import masked_crc32c
+from elmo.weights.memory_bound import claim, memory_bound
 from elmo.weights.model_parts import ModelParts
 from elmo.weights.names import TF_PARTS, from_arrays, refuse_extra
 from elmo.weights.options import config_from_options
@@ -114,6 +115,8 @@ def read_tf_arrays(prefix: str | Path, select: Callable[[str], bool] | None = No
             )
         selected[name] = entry
     _check_extents(prefix, num_shards, selected)
+    with memory_bound(*{_shard_path(prefix, entry.shard, num_shards) for entry in selected.values()}, prefix):
+        claim(sum(_memory_of(entry) for entry in selected.values()), prefix)
     return {name: _read_tensor(prefix, num_shards, byte_order, name, entry) for name, entry in selected.items()}
 
 
@@ -234,6 +237,10 @@ def _check_extents(prefix: Path, num_shards: int, entries: Mapping[str, IndexEnt
         raise WeightsError(
             f"{prefix}: {total / 1e9:.1f} GB of tensors; expected at most {_MAX_TOTAL_BYTES / 1e9:.1f} GB."
         )
+
+
+def _memory_of(entry: IndexEntry) -> int:
+    return entry.size * (2 if DTYPES[entry.type_number][0] == "bfloat16" else 1)  # it is read as float32
 
 
 def _read_tensor(

@@ -15,6 +15,7 @@ from typing import IO, Any
 import numpy as np
 
 from elmo.errors import WeightsError
+from elmo.weights.memory_bound import claim, memory_bound
 
 _OLDEST_TORCH = (2, 6)  # in older versions, a file could run code despite weights_only
 _DAMAGED = "The file is truncated, damaged, or not a model: compare its size or checksum with the source."
@@ -29,12 +30,14 @@ def read_state_dict(
     """
     if isinstance(source, Path):
         try:
-            with open(source, "rb") as file:
+            with memory_bound(source), open(source, "rb") as file:
                 return read_state_dict(file, name, select)
         except OSError as error:
             raise WeightsError(f"{name}: cannot be read ({error.strerror or error}).") from error
     num_bytes = source.seek(0, 2)
     source.seek(0)
+    with memory_bound(Path(name), size=num_bytes):
+        claim(num_bytes, name)
     _check_zip(source, name, num_bytes)
     state = _find_tensors(_load(source, name), name)
     selected = {key: value for key, value in state.items() if select is None or select(key)}

@@ -6,22 +6,22 @@ import io
 import itertools
 import lzma
 import re
-import zlib
 from collections.abc import Iterable, Iterator
-from lzma import LZMAError
 from pathlib import Path
 from typing import IO, cast
 
 import numpy as np
 
 from elmo.errors import WeightsError
-from elmo.files import check_regular, open_bytes
+from elmo.files import DAMAGE, check_regular, open_bytes
+from elmo.weights.memory_bound import claim, memory_bound
 
 MAX_WORDS = 10_000_000  # where the model does not say how many there are
 MAX_WORD_BYTES = 1 << 16  # of one line
 MAX_BYTES = 256 << 20  # of all lines, after decompression
 MAX_EXPANSION = 200  # times the size of the file, after decompression
 _BYTES_PER_WORD = 256  # on average, at most
+_CLAIM_WORDS, _WORD_BYTES = 10_000, 80  # a claim of memory is for so many words; a short word needs so many bytes
 _SMALL = 1 << 20  # bytes that are always accepted
 _COUNT = re.compile(r"[0-9]{1,18}")  # fits an int64
 _SKIPPED_LINE = "!!!MAXTERMID"  # a line in old vocabulary files, which bilm-tf skips
@@ -38,15 +38,18 @@ def read_words(path: Path, max_words: int | None = None) -> tuple[str, ...]:
     words: list[str] = []
     try:
         num_bytes = min(MAX_BYTES, _SMALL + _BYTES_PER_WORD * limit, _SMALL + MAX_EXPANSION * path.stat().st_size)
-        with io.BufferedReader(cast(io.RawIOBase, open_bytes(path))) as file:  # gzip's own readline is slow
+        # BufferedReader, because gzip's own readline is slow
+        with memory_bound(path), io.BufferedReader(cast(io.RawIOBase, open_bytes(path))) as file:
             for word in _lines(file, path, num_bytes):
                 if word == _SKIPPED_LINE:
                     continue
                 if len(words) == limit:
                     hint = "It belongs to another model, or it is damaged."
                     raise WeightsError(f"{path} holds more than {limit:,} words.", hint)
+                if len(words) % _CLAIM_WORDS == 0:
+                    claim(_CLAIM_WORDS * _WORD_BYTES, path)
                 words.append(word)
-    except (OSError, EOFError, zlib.error, LZMAError) as error:
+    except DAMAGE as error:
         raise WeightsError(f"{path}: cannot be read as a word list ({str(error)[:200]}).") from error
     return tuple(words)
 

@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from in_process_cli import run_in_process
+from scale import scaled
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 FIXTURE = ROOT / "elmo" / "golden" / "allennlp"
@@ -112,22 +113,24 @@ def test_resuming_a_finished_output_does_nothing_and_says_so(tmp_path, capsys, n
     assert (tmp_path / name).read_bytes() == before
 
 
-@pytest.mark.slow
+@pytest.mark.slow("kills")
+@pytest.mark.timeout(3600)
 @posix
-def test_killed_twenty_times_gives_the_same_bytes(work):
-    out, chance = work / "killed.npz", random.Random(3)
+def test_killed_many_times_gives_the_same_bytes(work, record_property):
+    out, chance, num_killed = work / "killed.npz", random.Random(3), 0
     command = ["embed", work / "in.txt", out, *MODEL, *SETTINGS, "--resume"]
-    for _ in range(20):
+    for _ in range(scaled(20)):
         process = start(*command)
         time.sleep(chance.uniform(0.5, 5))  # the test needs kills at random times
         process.kill()
-        finish(process)
+        num_killed += finish(process)[0] == -signal.SIGKILL
         if out.exists() and not (work / "killed.npz.parts").exists():
             assert out.read_bytes() == (work / "one.npz").read_bytes()
             out.unlink()
     code, _, err = elmo(*command)
     assert code == 0, err
     assert out.read_bytes() == (work / "one.npz").read_bytes()
+    record_property("kills", num_killed)
 
 
 def test_shards_in_parallel_then_merge_give_the_same_bytes(work, capsys):

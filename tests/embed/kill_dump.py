@@ -18,6 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import torch
+from forked import in_child
 
 from elmo.embed.dump.job import dump
 from elmo.embed.dump.options import DumpOptions
@@ -86,23 +87,6 @@ def check(folder: str, name: str, expected: bytes, work: Callable[[], object]) -
     left = [path.name for path in Path(folder).iterdir() if name in path.name]
     assert finished or left == [name], left
     Path(folder, name).unlink()
-
-
-def in_child(work: Callable[[], object], after: float | None = None) -> int:
-    pid = os.fork()
-    if pid == 0:
-        code = 1
-        try:
-            work()
-            code = 0
-        except Exception as error:
-            print(type(error).__name__, error, file=sys.stderr)
-        finally:
-            os._exit(code)
-    if after is not None:
-        time.sleep(after)
-        os.kill(pid, signal.SIGKILL)
-    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
 if __name__ == "__main__":

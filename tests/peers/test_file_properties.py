@@ -22,7 +22,10 @@ from peer_models import (
     write_archive,
     write_manylangs,
 )
+from published_models import options_of
 from safetensors.torch import load_file, save_file
+from scale import scaled
+from tf_files import write_checkpoint
 
 import elmo
 from elmo.errors import ConfigError, WeightsError
@@ -33,6 +36,7 @@ from elmo.weights.formats import read_model
 from elmo.weights.model_parts import Lexicon, ModelParts, build
 from elmo.weights.published import write_published
 from elmo.weights.store import save_store
+from elmo.weights.tf_checkpoint import is_bilm_variable, published_names, read_tf_arrays
 
 VOCAB = ("<S>", "</S>", "<UNK>", "a", "bb", "ccc")
 TOKENS = [["a", "ccc", "bb", "a-unknown"], ["bb"]]
@@ -122,11 +126,20 @@ def test_what_is_written_is_read_back_equal(config: BiLMConfig, seed: int) -> No
     check_round_trips(config, seed)
 
 
-@pytest.mark.slow
-@hypothesis.given(configs(), st.integers(0, 2**32 - 1))
-@hypothesis.settings(max_examples=300)
-def test_what_is_written_is_read_back_equal_for_many_shapes(config: BiLMConfig, seed: int) -> None:
-    check_round_trips(config, seed)
+@pytest.mark.slow("properties")
+@pytest.mark.timeout(3600)
+def test_what_is_written_is_read_back_equal_for_many_shapes(record_property: Any) -> None:
+    num_models = 0
+
+    @hypothesis.given(configs(), st.integers(0, 2**32 - 1))
+    @hypothesis.settings(max_examples=scaled(300))
+    def check(config: BiLMConfig, seed: int) -> None:
+        nonlocal num_models
+        num_models += 1
+        check_round_trips(config, seed)
+
+    check()
+    record_property("models", num_models)
 
 
 def test_lexicon_is_read_back_equal(tmp_path: Path) -> None:
@@ -212,6 +225,21 @@ def test_every_parameter_of_a_manylangs_folder_has_an_effect(
             torch.save({**state, name: changed(tensor)}, folder / file_name)
             check_perturbed(folder, before, name)
         torch.save(state, folder / file_name)
+
+
+@pytest.mark.parametrize("variant", ["bilm", "one_layer"])
+def test_every_variable_of_a_tensorflow_checkpoint_has_an_effect(tmp_path: Path, variant: str) -> None:
+    fixture = Path(__file__).parents[1] / "fixtures" / "tf_checkpoint" / variant
+    arrays = {name: array for name, array in read_tf_arrays(fixture).items() if is_bilm_variable(name)}
+    arrays = {name: array / 10 for name, array in arrays.items()}  # so that no cell is saturated
+    (tmp_path / "options.json").write_text(json.dumps(options_of(published_names(arrays))))
+    size = len(arrays["lm/softmax/b"])
+    (tmp_path / "vocab.txt").write_text("\n".join(["<S>", "</S>", "<UNK>", *(f"w{k}" for k in range(size - 3))]) + "\n")
+    write_checkpoint(tmp_path / "model.ckpt-1", arrays)
+    before = outputs(tmp_path)
+    for name in arrays:
+        write_checkpoint(tmp_path / "model.ckpt-1", {**arrays, name: changed(arrays[name])})
+        check_perturbed(tmp_path, before, name)
 
 
 @pytest.mark.parametrize("storage", ["float32", "int8"])

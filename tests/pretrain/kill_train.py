@@ -22,6 +22,7 @@ from typing import Any
 import tiny_run
 import torch
 import torch._dynamo  # the first optimizer imports it, which would take seconds in every child
+from forked import in_child, num_killed
 
 from elmo.cli.main import main as elmo
 from elmo.pretrain.train import spike_guard
@@ -47,7 +48,7 @@ def main() -> None:
     torch.set_num_threads(1)
     test, folder, count = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3])
     TESTS[test](folder, count, random.Random(count))
-    print("passed", test)
+    print("passed", test, "with", num_killed(), "kills")
 
 
 def kill_at_steps(folder: Path, count: int, rng: random.Random) -> None:
@@ -223,37 +224,6 @@ def save_forever(out: Path, pipe: int) -> None:
         save_checkpoint(out, step, weights, training, {"identity": {}, "settings": {}})
         os.write(pipe, b".")
         prune_checkpoints(out, 2, step)
-
-
-def in_child(
-    work: Callable[[], object],
-    *,
-    until: Callable[[], object] | None = None,
-    send: signal.Signals = signal.SIGKILL,
-    wake: float | None = None,
-) -> int:
-    """The exit code of `work` in a forked process, which gets the signal `send` when `until` has returned.
-
-    `wake` is the number of seconds after which a suspended process is continued.
-    """
-    pid = os.fork()
-    if pid == 0:
-        code = 1
-        try:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
-            work()
-            code = 0
-        except SystemExit as end:
-            code = int(end.code or 0)
-        finally:
-            os._exit(code)
-    if until is not None:
-        until()
-        os.kill(pid, send)
-    if wake is not None:
-        time.sleep(wake)
-        os.kill(pid, signal.SIGCONT)
-    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
 def wait_for(path: Path) -> None:

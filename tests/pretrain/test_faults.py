@@ -195,7 +195,7 @@ def test_loss_curve_equals_the_stored_one() -> None:
         np.testing.assert_allclose(curve[kind], stored[kind], rtol=1e-6, err_msg=kind)
 
 
-@pytest.mark.slow
+@pytest.mark.slow("soak")
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="needs /proc")
 def test_memory_and_open_files_do_not_grow_over_2000_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     samples: list[tuple[int, int, int]] = []  # step, memory pages, open files

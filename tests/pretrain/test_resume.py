@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from scale import scaled
 from tiny_run import ENVIRONMENT, digest, records, run, train_settings, write_text
 
 from elmo.errors import DataError, ElmoError, OutputError
@@ -23,29 +24,32 @@ from elmo.pretrain.train.checkpoint import load_checkpoint, newest_sound
 DRIVER = Path(__file__).parent / "kill_train.py"
 
 
-def drive(test: str, folder: Path, count: int) -> None:
-    """Runs one test of kill_train.py in a separate process."""
+def drive(test: str, folder: Path, count: int) -> int:
+    """Runs one test of kill_train.py in a separate process; returns how many processes it killed."""
     arguments = [sys.executable, str(DRIVER), test, str(folder), str(count)]
     done = subprocess.run(arguments, capture_output=True, text=True, env=ENVIRONMENT, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
+    return int(done.stdout.split()[-2])
 
 
 def test_run_killed_at_steps_ends_bit_identical(tmp_path: Path) -> None:
     drive("steps", tmp_path, 5)
 
 
-@pytest.mark.slow
-def test_run_killed_at_20_random_times_ends_bit_identical(tmp_path: Path) -> None:
-    drive("moments", tmp_path, 20)
+@pytest.mark.slow("kills")
+@pytest.mark.timeout(3600)
+def test_runs_killed_at_random_times_end_bit_identical(tmp_path: Path, record_property: Any) -> None:
+    record_property("kills", drive("moments", tmp_path, scaled(20)))
 
 
 def test_kill_while_saving_loses_no_checkpoint(tmp_path: Path) -> None:
     drive("saves", tmp_path, 8)
 
 
-@pytest.mark.slow
-def test_60_kills_while_saving_lose_no_checkpoint(tmp_path: Path) -> None:
-    drive("saves", tmp_path, 60)
+@pytest.mark.slow("kills")
+@pytest.mark.timeout(3600)
+def test_many_kills_while_saving_lose_no_checkpoint(tmp_path: Path, record_property: Any) -> None:
+    record_property("kills", drive("saves", tmp_path, scaled(60)))
 
 
 def test_signals_save_a_checkpoint_and_the_run_resumes(tmp_path: Path) -> None:

@@ -302,6 +302,6 @@ def test_stop_in_a_spike_does_not_change_the_rollback_step(
     assert without_validations == [r for r in records(uninterrupted) if "validation" not in r]
 
 
-@pytest.mark.slow
-def test_run_killed_around_a_spike_ends_bit_identical(tmp_path: Path) -> None:
-    drive("spike", tmp_path, 1)
+@pytest.mark.slow("kills")
+def test_run_killed_around_a_spike_ends_bit_identical(tmp_path: Path, record_property: Any) -> None:
+    record_property("kills", drive("spike", tmp_path, 1))

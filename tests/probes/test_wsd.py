@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 
 import numpy as np
@@ -100,6 +101,16 @@ def test_an_instance_without_gold_sense_is_an_error_with_its_name(folder):
     gold.write_text(GOLD.splitlines()[0] + "\n", encoding="utf-8")
     with pytest.raises(DataError, match=r"d0\.s1\.t0"):
         list(read_raganato(folder / "semeval2007" / "semeval2007.data.xml"))
+
+
+def test_a_truncated_compressed_xml_file_is_a_data_error(folder):
+    source = folder / "semeval2007"
+    gold, text = ((source / f"semeval2007.{name}").read_bytes() for name in ("gold.key.txt", "data.xml"))
+    (source / "semeval2007.gold.key.txt.gz").write_bytes(gzip.compress(gold))
+    packed = source / "semeval2007.data.xml.gz"
+    packed.write_bytes(gzip.compress(text)[:-20])
+    with pytest.raises(DataError, match=r"semeval2007\.data\.xml\.gz: "):
+        list(read_raganato(packed))
 
 
 def contextual_vectors():

@@ -299,7 +299,7 @@ def test_decompression_bombs_are_refused_early(tmp_path: Path) -> None:
     info.size = 4 << 30
     with gzip.open(path, "wb", compresslevel=1) as file:
         file.write(info.tobuf() + bytes(1 << 20))
-    with pytest.raises(WeightsError, match="claims 4,294,967,296 bytes"):
+    with pytest.raises(WeightsError, match="4,294,967,296 bytes"):
         read_allennlp_arrays(path)
 
 

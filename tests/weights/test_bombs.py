@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import io
 import lzma
@@ -146,3 +147,33 @@ def test_fifos_that_are_named_one_by_one_are_refused(tmp_path: Path) -> None:
             read_model(*pair)
     with pytest.raises(WeightsError, match="fifo is not a regular file"):
         read_words(tmp_path / "fifo")
+
+
+@pytest.mark.parametrize("suffix", [".gz", ".bz2", ".xz", ".zst"])
+@pytest.mark.parametrize("damage", ["truncated", "changed"])
+def test_a_damaged_compressed_word_list_is_an_error_and_not_a_shorter_list(
+    tmp_path: Path, suffix: str, damage: str
+) -> None:
+    """A truncated .zst was read as a shorter list of words, and a changed one was an internal error."""
+    path = tmp_path / f"vocab.txt{suffix}"
+    words = np.random.default_rng(0).integers(0, 1 << 60, 20_000)
+    data = bytearray(compress("".join(f"{word:x}\n" for word in words).encode(), suffix))
+    middle = len(data) // 2
+    data[middle : middle + 40] = bytes(40) if damage == "changed" else b""
+    path.write_bytes(data[:-40] if damage == "truncated" else data)
+    with pytest.raises(WeightsError, match="cannot be read as a word list"):
+        read_words(path)
+
+
+@pytest.mark.parametrize("suffix", [".gz", ".bz2", ".xz", ".zst"])
+def test_compressed_files_of_several_streams_are_read_whole(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"text.txt{suffix}"
+    path.write_bytes(compress(b"one\n", suffix) + compress(b"two\n" * 100_000, suffix))
+    with open_bytes(path) as file:
+        assert file.read() == b"one\n" + b"two\n" * 100_000
+
+
+def compress(data: bytes, suffix: str) -> bytes:
+    if suffix == ".zst":
+        return bytes(pytest.importorskip("zstandard").ZstdCompressor(write_checksum=True).compress(data))
+    return {".gz": gzip.compress, ".bz2": bz2.compress, ".xz": lzma.compress}[suffix](data)

@@ -14,7 +14,7 @@ import pytest
 import test_allennlp_archive as allennlp
 import test_manylangs as manylangs
 import torch
-from published_models import SENTENCES, VOCAB, write_model
+from published_models import SENTENCES, VOCAB, options_of, write_model
 
 from elmo.embed.load import make_indexer
 from elmo.errors import ElmoError, WeightsError
@@ -170,26 +170,6 @@ def test_checkpoint_with_options_builds_a_network(tmp_path, variant):
             direction = int(name[4])
             kernel = parts.tensors[f"stacks.{direction}.layers.0.kernel"]
             np.testing.assert_array_equal(kernel.numpy(), array)
-
-
-def options_of(arrays: dict[str, np.ndarray]) -> dict:
-    """Options that fit the arrays of a checkpoint."""
-    cells = [name for name in arrays if name.startswith("RNN_0/") and name.endswith("/W_0")]
-    rows, columns = arrays[cells[0]].shape
-    options: dict = {
-        "bidirectional": any(name.startswith("RNN_1/") for name in arrays),
-        "lstm": {"dim": columns // 4, "projection_dim": rows // 2, "n_layers": len(cells)},
-    }
-    if "char_embed" in arrays:
-        count = sum(name.startswith("CNN/W_cnn_") for name in arrays)
-        kernels = [arrays[f"CNN/W_cnn_{i}"] for i in range(count)]
-        options["char_cnn"] = {
-            "embedding": {"dim": arrays["char_embed"].shape[1]},
-            "filters": [[kernel.shape[1], kernel.shape[3]] for kernel in kernels],
-            "n_highway": sum(name.endswith("/b_carry") for name in arrays),
-            "activation": "relu",
-        }
-    return options
 
 
 def test_allennlp_archive_gives_the_vectors_of_the_oracle(tmp_path):

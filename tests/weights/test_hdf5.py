@@ -259,12 +259,6 @@ def test_mutated_files_are_refused_or_load_and_never_crash(tmp_path):
     assert fuzz(tmp_path, 0, 300) > 100
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("part", range(4))
-def test_two_thousand_mutated_files(tmp_path, part):
-    assert fuzz(tmp_path, 1_000 + 500 * part, 1_500 + 500 * part) > 150
-
-
 # ---- hostile files ----
 
 

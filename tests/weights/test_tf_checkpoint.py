@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import random
 import shutil
-import struct
 from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tf_files import entry, footer, make_block, make_table
 
 from elmo.errors import WeightsError
 from elmo.weights.crc32c import crc32c, masked_crc32c
@@ -21,7 +21,7 @@ from elmo.weights.tf_checkpoint import (
     read_tf_arrays,
 )
 from elmo.weights.tf_index import read_index
-from elmo.weights.tf_table import TABLE_MAGIC, table_entries
+from elmo.weights.tf_table import table_entries
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "tf_checkpoint"
 VARIANTS = ("bilm", "sharded", "one_layer", "forward_words")
@@ -307,50 +307,3 @@ def test_big_endian_and_small_types_are_read(tmp_path: Path) -> None:
     arrays = read_tf_arrays(tmp_path / "model")
     assert arrays["float16"].tolist() == arrays["bfloat16"].tolist() == [1.5, -2.0]
     assert (arrays["float16"].dtype, arrays["bfloat16"].dtype) == (np.float16, np.float32)
-
-
-# A small writer of table files, for the cases above.
-
-
-def varint(number: int) -> bytes:
-    out = bytearray()
-    while number >= 0x80:
-        out.append(number & 0x7F | 0x80)
-        number >>= 7
-    return bytes([*out, number])
-
-
-def entry(
-    *,
-    shape: tuple[int, ...],
-    size: int,
-    offset: int,
-    crc: int,
-    dtype: int = 1,
-    shard: int = 0,
-    extra: bytes = b"",
-) -> bytes:
-    dims = b"".join(b"\x12" + varint(len(varint(d)) + 1) + b"\x08" + varint(d) for d in shape)
-    return (
-        b"\x08" + varint(dtype) + b"\x12" + varint(len(dims)) + dims + b"\x18" + varint(shard)
-        + b"\x20" + varint(offset) + b"\x28" + varint(size) + b"\x35" + struct.pack("<I", crc) + extra
-    )  # fmt: skip
-
-
-def make_block(entries: list[tuple[bytes, bytes]]) -> bytes:
-    body = b"".join(b"\x00" + varint(len(key)) + varint(len(value)) + key + value for key, value in entries)
-    return body + struct.pack("<II", 0, 1)
-
-
-def footer(offset: int, size: int) -> bytes:
-    return (varint(0) + varint(0) + varint(offset) + varint(size)).ljust(40, b"\0") + TABLE_MAGIC
-
-
-def make_table(block: bytes, compression: int = 0, blocks_listed: int = 1) -> bytes:
-    def with_checksum(content: bytes, kind: int = 0) -> bytes:
-        content += bytes([kind])
-        return content + struct.pack("<I", masked_crc32c(content))
-
-    first = with_checksum(block, compression)
-    index = make_block([(b"z" * (k + 1), varint(0) + varint(len(block))) for k in range(blocks_listed)])
-    return first + with_checksum(index) + footer(len(first), len(index))
