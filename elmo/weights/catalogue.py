@@ -408,7 +408,7 @@ OWN_MODELS = {
         trained_on="open English text: Wikipedia, novels, law, biomedicine, abstracts, dialogue, speeches",
         files=(),
         dim=512,
-        licence="Apache-2.0; the text's own licences: docs/model_card.md",
+        licence="CC BY-SA 4.0; the licences of its text: docs/model_card.md",
         page="https://pypi.org/project/elmo-lm/",
     ),
 }
