@@ -523,3 +523,4 @@ def test_the_example_runs():
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert "Ada/PER lives/O in/O London/LOC ./O" in done.stdout
+    assert "Mary/PER flew/O to/O Berlin/LOC ./O" in done.stdout, "names that it was not trained on"
