@@ -58,9 +58,6 @@ def main(words: "list[str]") -> None:
     if verb not in commands and verb not in ("lint", "wheel", "browser"):
         print(__doc__)
         sys.exit(0 if verb in ("help", "-h", "--help") else 2)
-    # OpenMP threads that spin slow each other down on a busy machine
-    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-    os.environ.setdefault("GOMP_SPINCOUNT", "0")
     set_up()
     if verb not in ("demo", "elmo"):  # their arguments may be paths relative to the current folder
         os.chdir(str(ROOT))

@@ -3,15 +3,24 @@
     import elmo
     vectors = elmo.load("model/").embed("The bank of the river .")
 
-The public names are imported at their first use, so that `import elmo` is fast and needs no torch.
+The public names are imported at their first use, so that `import elmo` is fast and needs no torch. Before torch is
+imported, `import elmo` sets OMP_WAIT_POLICY=PASSIVE, so that threads that wait leave the processor to others.
 """
 
 from __future__ import annotations
 
 import importlib
+import os
+import sys
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
+
+# OpenMP threads that spin at barriers need 16 times the CPU time when another process needs a core. The OpenMP library
+# reads these variables when torch is imported; later they would have no effect here, only in child processes.
+_WAIT_VARIABLES = {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "0"}
+if "torch" not in sys.modules and not {*_WAIT_VARIABLES, "KMP_BLOCKTIME"} & os.environ.keys():
+    os.environ.update(_WAIT_VARIABLES)
 
 if TYPE_CHECKING:
     from elmo.embed.embedder import Embedder as Embedder

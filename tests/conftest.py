@@ -9,11 +9,12 @@ if (
     signal.getsignal(signal.SIGINT) is signal.SIG_IGN
 ):  # started in the background of a shell; tests send SIGINT to child processes
     signal.signal(signal.SIGINT, signal.default_int_handler)
-os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # before torch is imported; see elmo/cli/main.py
-os.environ.setdefault("GOMP_SPINCOUNT", "0")
 
 import hypothesis
-import torch
+
+import elmo  # noqa: F401  # before torch, so that waiting threads do not spin
+
+import torch  # isort: skip
 
 torch.set_num_threads(2)
 without_clock = {"deadline": None, "suppress_health_check": [hypothesis.HealthCheck.too_slow]}

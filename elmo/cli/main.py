@@ -71,10 +71,6 @@ def main(args: list[str] | None = None) -> NoReturn:
 
 
 def _prepare_process() -> None:
-    # OpenMP threads that spin at barriers become 10 times slower when another process needs a core; torch reads these
-    # variables when it is imported
-    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-    os.environ.setdefault("GOMP_SPINCOUNT", "0")
     signal.signal(signal.SIGTERM, _exit_on_sigterm)
     _protect_stderr()
     if sys.stdout is not None and sys.stdout.errors == "strict":

@@ -192,16 +192,6 @@ def test_strange_characters_are_escaped_where_the_terminal_cannot_show_them():
     assert (done.returncode, done.stdout) == (0, "b\\xe4nk \\ud800\n")
 
 
-@pytest.mark.parametrize(("variables", "printed"), [({}, "PASSIVE 0"), ({"OMP_WAIT_POLICY": "ACTIVE"}, "ACTIVE 0")])
-def test_openmp_waits_passively_unless_the_environment_says_otherwise(variables, printed):
-    env = {name: value for name, value in os.environ.items() if name not in ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT")}
-    body = "import os\nprint(os.environ['OMP_WAIT_POLICY'], os.environ['GOMP_SPINCOUNT'])"
-    done = subprocess.run(
-        command("planted", before=verb(body)), env={**env, **variables}, cwd=ROOT, capture_output=True, text=True
-    )
-    assert done.stdout.strip() == printed
-
-
 def test_every_verb_file_is_listed_in_verbs():
     files = (ROOT / "elmo" / "cli").glob("*.py")
     verb_files = {path.stem for path in files if "\ndef run(" in path.read_text(encoding="utf-8")}

@@ -43,7 +43,7 @@ FLAGS = ("-O3", "-std=c++17", "-shared", "-fPIC", "-pthread", "-ffp-contract=off
 AVX2 = ("avx2", "fma")
 AVX512 = (*AVX2, "avx512f", "avx512bw", "avx512dq", "avx512vl")
 AVX512_EXTRAS = {"avx512_bf16": "avx512bf16", "avx512_vnni": "avx512vnni"}  # name in /proc/cpuinfo -> compiler flag
-COMPILE_TIMEOUT = 300  # seconds
+COMPILE_TIMEOUT = 1800  # seconds; only a guard against hangs, because the machine may be busy
 _lock = threading.Lock()
 
 
