@@ -25,7 +25,13 @@ from typing import Annotated, Any, NoReturn
 import typer
 from typer.core import TyperGroup
 
-from elmo import __version__
+try:
+    from elmo import __version__
+except ImportError:  # elmo/__init__.py is of another distribution
+    sys.exit(
+        "elmo: another package with the name elmo has replaced files of elmo-lm.\n"
+        "  Remove both (pip uninstall elmo elmo-lm) and install elmo-lm again, as its README says."
+    )
 from elmo.errors import ElmoError
 
 VERBS = {  # verb: (module with `run` and EXAMPLE, one-line help)
