@@ -35,12 +35,14 @@ PYTHON = VENV / BIN / ("python.exe" if os.name == "nt" else "python")
 STAMP = VENV / ".stamp"  # written last: hash of the installed requirements
 UNFINISHED = VENV / ".unfinished"  # exists during an installation; if it is found later, the installation was killed
 EMBED_ONE = "import elmo; print(elmo.load().embed('The bank of the river .').shape)"
+CPU_INDEX = "https://download.pytorch.org/whl/cpu"
+SIZES = "about 5.5 GB, or 1.5 GB with PyTorch's CPU build (PIP_EXTRA_INDEX_URL=" + CPU_INDEX + ")"
 REASONS = (  # pattern in pip's output -> message; other failures get a second attempt without constraints
     (
         r"connection broken|NewConnectionError|Max retries|name resolution|Network is unreachable|ProxyError|Timeout",
         "pip cannot reach the package index. Connect to the network, or set PIP_INDEX_URL or PIP_FIND_LINKS.",
     ),
-    (r"No space left|Disk quota", f"the disk is full; {VENV} needs about 1.5 GB."),
+    (r"No space left|Disk quota", f"the disk is full; {VENV} needs {SIZES}."),
     (r"Permission denied|Read-only file", f"files in {VENV} cannot be written; set ELMO_VENV to another folder."),
 )
 
@@ -95,7 +97,7 @@ def set_up() -> None:
 
 def wanted() -> str:
     """Hash of the Python version and the requirement files; the stamp of a current environment equals it."""
-    digest = hashlib.sha256(sys.version.encode())
+    digest = hashlib.sha256((sys.version + " with pip").encode())
     for name in ("pyproject.toml", "constraints.txt"):
         digest.update((ROOT / name).read_bytes())
     return digest.hexdigest()
@@ -132,12 +134,19 @@ def take(descriptor: int) -> bool:
 
 
 def install_all(lock: int) -> None:
-    tell(f"creating {VENV} (about 1.5 GB, only once; half a minute with a fast connection) ...")
+    tell(f"creating {VENV}, only once; it needs {SIZES} ...")
     make_venv(VENV, clear=UNFINISHED.exists())
     UNFINISHED.touch()
     install(PYTHON, ["-e", str(ROOT) + "[test]"], lock)
+    add_pip(lock)
     STAMP.write_text(wanted())
     UNFINISHED.unlink()
+
+
+def add_pip(lock: int) -> None:
+    """Puts pip in .venv, because messages and guides name libraries with the command `pip install`."""
+    if not works([str(PYTHON), "-m", "pip"]) and not works([str(PYTHON), "-m", "ensurepip", "--default-pip"]):
+        install(PYTHON, ["pip"], lock)
 
 
 def make_venv(folder: Path, clear: bool = False) -> None:
@@ -150,7 +159,7 @@ def make_venv(folder: Path, clear: bool = False) -> None:
 
 
 def base_python() -> str:
-    # if this process runs the python of .venv, which has no pip, return the python it was created from
+    # if this process runs the python of .venv, return the python it was created from
     inside = Path(sys.prefix) == VENV
     return getattr(sys, "_base_executable", sys.executable) if inside else sys.executable
 
@@ -162,7 +171,7 @@ def pip_for(python: Path) -> "list[str]":
     if works(outside):
         return outside
     if not works(inside):  # the outer pip is missing or older than 22.3: install one from the standard library
-        works([str(python), "-m", "ensurepip"])
+        works([str(python), "-m", "ensurepip", "--default-pip"])
     if not works(inside):
         stop(
             f"{base_python()} has no pip. Debian, Ubuntu: apt install python3-pip; Fedora: dnf install python3-pip; "
@@ -172,7 +181,7 @@ def pip_for(python: Path) -> "list[str]":
 
 
 def works(command: "list[str]") -> bool:
-    test_command = command if command[-1] == "ensurepip" else [*command, "--version"]
+    test_command = command if "ensurepip" in command else [*command, "--version"]
     return subprocess.call(test_command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) == 0
 
 

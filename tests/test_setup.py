@@ -132,7 +132,7 @@ def test_no_network_is_reported_once_and_no_stamp_is_written(checkout):
         "PIP_INDEX_URL": "http://127.0.0.1:9/simple",
         "PIP_EXTRA_INDEX_URL": "",
         "PIP_FIND_LINKS": "",
-        "PIP_RETRIES": "1",
+        "PIP_RETRIES": "0",
         "PIP_CONFIG_FILE": os.devnull,
     }
     done = start(checkout, "setup", **unreachable_index)
@@ -140,6 +140,18 @@ def test_no_network_is_reported_once_and_no_stamp_is_written(checkout):
     assert "cannot reach the package index" in done.stderr
     assert "trying the newest ones" not in done.stderr
     assert not (checkout / ".venv" / ".stamp").exists()
+
+
+@posix
+@pytest.mark.skipif(importlib.util.find_spec("ensurepip") is None, reason="this Python has no ensurepip")
+def test_the_environment_has_its_own_pip(checkout, monkeypatch):
+    run = load_run(checkout)
+    monkeypatch.setattr(run, "install", lambda *_: None)  # of the requirements, which needs the network
+    run.install_all(0)
+    done = subprocess.run([run.VENV / "bin" / "pip", "--version"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert str(run.VENV) in done.stdout
+    assert run.is_fresh()
 
 
 def test_missing_pip_error_says_how_to_install_it(checkout, monkeypatch, capsys):
