@@ -130,23 +130,23 @@ def test_killed_twenty_times_gives_the_same_bytes(work):
     assert out.read_bytes() == (work / "one.npz").read_bytes()
 
 
-def test_shards_in_parallel_then_merge_give_the_same_bytes(work):
+def test_shards_in_parallel_then_merge_give_the_same_bytes(work, capsys):
     out = work / "sharded.npz"
     command = ["embed", work / "in.txt", out, *MODEL, *SETTINGS, "--shard"]
-    assert elmo(*command, "9/8")[0] == 2
-    code, _, err = elmo("merge", out)
-    assert (code, "no part files" in err) == (1, True)
+    assert run_in_process(capsys, *map(str, command), "9/8").returncode == 2
+    done = run_in_process(capsys, "merge", str(out))
+    assert (done.returncode, "no part files" in done.stderr) == (1, True)
     for process in [start(*command, "1/2"), start(*command, "2/2")]:
         code, _, err = finish(process)
         assert code == 0, err
-    code, printed, err = elmo("merge", out, "--json")
-    assert code == 0, err
-    assert json.loads(printed)["lines"] == 6000
+    done = run_in_process(capsys, "merge", str(out), "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["lines"] == 6000
     assert out.read_bytes() == (work / "one.npz").read_bytes()
     assert not list(work.glob("sharded.npz.parts"))
 
 
-def test_usage_errors_come_before_the_model_is_loaded(tmp_path):
+def test_usage_errors_come_before_the_model_is_loaded(tmp_path, capsys):
     source = tmp_path / "in.txt"
     source.write_text("A line .\n")
     (tmp_path / "there.npz").write_text("precious")
@@ -161,8 +161,8 @@ def test_usage_errors_come_before_the_model_is_loaded(tmp_path):
         ("o.npz", "--errors", "ignore"): (2, "expected strict or replace"),
     }
     for (name, *flags), (expected, text) in errors.items():
-        code, _, err = elmo("embed", source, tmp_path / name, *flags, "--model", "missing/")
-        assert (code, text in err, "missing" in err) == (expected, True, False), err
+        done = run_in_process(capsys, "embed", str(source), str(tmp_path / name), *flags, "--model", "missing/")
+        assert (done.returncode, text in done.stderr, "missing" in done.stderr) == (expected, True, False), done.stderr
     assert source.read_text() == "A line .\n"
     assert (tmp_path / "there.npz").read_text() == "precious"
 

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from in_process_cli import run_in_process
 
 from elmo.cli.main import VERBS
 
@@ -199,7 +200,7 @@ def test_every_verb_file_is_listed_in_verbs():
     assert verb_files == listed, "a verb is a file with a function `run` and a line in VERBS of elmo/cli/main.py"
 
 
-def test_doctor_reports_versions_and_devices():
+def test_doctor_reports_versions_and_devices(capsys):
     import numpy
     import torch
 
@@ -211,5 +212,5 @@ def test_doctor_reports_versions_and_devices():
     assert facts["devices"][0] == "cpu"
     assert facts["torch_threads"] >= 1
     assert facts["free_disk_gb"] > 0
-    table = elmo("doctor").stdout
+    table = run_in_process(capsys, "doctor").stdout
     assert all(any(line.startswith(name) for line in table.splitlines()) for name in facts)
