@@ -112,7 +112,7 @@ def send_signals(folder: Path, count: int, rng: random.Random) -> None:
         out = folder / number.name
         arguments = tiny_run.command(text, out)[3:]
         step = rng.randint(2, 39)
-        status = in_child(lambda arguments=arguments, a=(step, number): signal_after(*a, lambda: elmo(arguments)))
+        status = in_child(partial(signal_after, step, number, partial(elmo, arguments)))
         assert status == 128 + number, status
         newest = newest_sound(out / "checkpoints")
         assert newest is not None
