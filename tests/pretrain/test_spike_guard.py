@@ -191,7 +191,7 @@ def test_spike_before_the_first_checkpoint_rolls_back_to_the_start(
 
 
 def test_ordinary_run_is_bit_identical_with_and_without_the_guard(text: Path, tmp_path: Path) -> None:
-    longer = train_settings(max_steps=300, checkpoint_every=100, validate_every=100)
+    longer = train_settings(max_steps=160, checkpoint_every=80, validate_every=80)
     run(text, tmp_path / "on", longer)
     run(text, tmp_path / "off", longer, train_settings(spike_threshold=None))
     assert digest(tmp_path / "on") == digest(tmp_path / "off")
