@@ -57,7 +57,7 @@ def _answer(handler: BaseHTTPRequestHandler, site: Site) -> None:
     if site.on_request is not None:
         site.on_request.set()
     if site.proceed is not None:
-        site.proceed.wait(30)
+        site.proceed.wait(900)
     if site.statuses:
         handler.send_error(site.statuses.pop(0))
         return

@@ -24,5 +24,5 @@ def tiny_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer
 
     bank: Path = tmp_path_factory.mktemp("bank") / "bank.txt"
     bank.write_text(BANK)
-    with live_server(load_tiny, bank=bank, read_timeout=5.0) as server:
+    with live_server(load_tiny, bank=bank) as server:
         yield server

@@ -8,6 +8,7 @@ import http.client
 import json
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -15,7 +16,7 @@ from typing import Any
 from elmo.serve.server import Server, bind, running_workers
 from elmo.serve.settings import ServeSettings
 
-PATIENCE_S = 120  # no assertion depends on it: only how long a hanging test waits on a busy machine
+PATIENCE_S = 900  # no assertion depends on it: only how long a hanging test waits on a busy machine
 
 
 @dataclass(frozen=True)
@@ -74,11 +75,10 @@ class LiveServer:
 
     def wait_for(self, condition: Callable[[], bool]) -> None:
         """Returns when a condition holds."""
-        pause = threading.Event()
         for _ in range(PATIENCE_S * 50):
             if condition():
                 return
-            pause.wait(0.02)
+            time.sleep(0.02)
         raise AssertionError("the condition did not become true")
 
 
@@ -92,8 +92,9 @@ def read_all(connection: socket.socket) -> bytes:
 
 @contextlib.contextmanager
 def live_server(load: Callable[[], Any], **settings: Any) -> Iterator[LiveServer]:
-    """A server of the embedder that `load`, a picklable function, returns."""
-    options = ServeSettings(**{"port": 0, "threads": 1, **settings})
+    """A server of the embedder that `load`, a picklable function, returns; without settings it is very patient."""
+    patient = dict.fromkeys(("timeout", "read_timeout", "write_timeout", "batch_timeout", "stall_timeout"), 900.0)
+    options = ServeSettings(**{"port": 0, "threads": 1, **patient, **settings})
     listener = bind(options.host, options.port)
     with contextlib.closing(listener), running_workers(options, load) as (workers, info):
         server = Server(options, workers, info)

@@ -49,7 +49,7 @@ def test_explore_opens_the_page_of_its_own_server_and_stops_with_ctrl_c(started)
     with urllib.request.urlopen(facts["url"] + "/") as answer:
         assert b"One word, several meanings" in answer.read()
     process.send_signal(signal.SIGINT)
-    assert process.wait(timeout=120) == 130
+    assert process.wait(timeout=900) == 130
     assert "Traceback" not in process.stderr.read()
 
 

@@ -18,7 +18,7 @@ from served_models import load_faulty, load_tiny
 
 @pytest.fixture(scope="module")
 def faulty_server():
-    with live_server(load_faulty, batch_texts=64, stall_timeout=6.0, timeout=100.0) as server:
+    with live_server(load_faulty, batch_texts=64) as server:
         yield server
 
 
@@ -89,13 +89,14 @@ def test_killed_worker_is_noticed_and_replaced(faulty_server, tmp_path):
     assert faulty_server.post("/embed", {"texts": ["still here"]}).status == 200
 
 
-def test_stalled_worker_is_noticed_and_replaced(faulty_server):
-    with ThreadPoolExecutor(1) as pool:
-        stalled = pool.submit(faulty_server.post, "/embed", {"texts": ["WEDGE"]})
-        faulty_server.wait_for(lambda: faulty_server.get("/healthz").status == 503)
-        assert stalled.result().status == 503
-    faulty_server.wait_for(lambda: faulty_server.get("/healthz").status == 200)
-    assert faulty_server.post("/embed", {"texts": ["fine"]}).status == 200
+def test_stalled_worker_is_noticed_and_replaced():
+    with live_server(load_faulty, stall_timeout=6.0) as server:
+        with ThreadPoolExecutor(1) as pool:
+            stalled = pool.submit(server.post, "/embed", {"texts": ["WEDGE"]})
+            server.wait_for(lambda: server.get("/healthz").status == 503)
+            assert stalled.result().status == 503
+        server.wait_for(lambda: server.get("/healthz").status == 200)
+        server.wait_for(lambda: server.post("/embed", {"texts": ["fine"]}).status == 200)
 
 
 def test_deadline_in_the_queue_is_504_and_nothing_is_computed(faulty_server, tmp_path):

@@ -8,6 +8,7 @@ import os
 import shutil
 import signal
 import threading
+import time
 from pathlib import Path
 
 import numpy as np
@@ -111,7 +112,8 @@ def interrupt_when(path: Path, lines: int) -> threading.Thread:
 
     def watch() -> None:
         while not path.exists() or path.read_bytes().count(b"\n") < lines:
-            if stopped.wait(0.002):
+            time.sleep(0.002)
+            if stopped.is_set():
                 return
         os.kill(os.getpid(), signal.SIGINT)
 

@@ -26,7 +26,7 @@ def site():
 
 
 def fetch(site: Site, path: Path, expected: Expected | None = None, *, retries: tuple[float, ...] = NO_WAIT) -> str:
-    return download(f"{site.address}/model.bin", path, expected, show=False, timeout=5, retry_seconds=retries)
+    return download(f"{site.address}/model.bin", path, expected, show=False, timeout=900, retry_seconds=retries)
 
 
 def ranges(site: Site) -> list[str]:

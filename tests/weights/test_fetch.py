@@ -202,12 +202,12 @@ def test_two_processes_download_a_model_once(home, site, tmp_path):
     command = [sys.executable, "-c", code, *urls]
     options = {"cwd": ROOT, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     first = subprocess.Popen(command, **options)
-    assert site.on_request.wait(60)  # it holds the lock
+    assert site.on_request.wait(900)  # it holds the lock
     second = subprocess.Popen(command, **options)
     assert "Waiting" in second.stderr.readline()
     site.proceed.set()
     for process in (first, second):
-        printed, errors = process.communicate(timeout=60)
+        printed, errors = process.communicate()
         assert (process.returncode, printed.strip()) == (0, str(home / "mine")), errors
     assert len(site.requests) == 2
 
@@ -262,5 +262,5 @@ def test_fetch_does_not_import_torch(home):
         "import sys\nfrom elmo.weights.fetch import fetch_model\n"
         "fetch_model('english')\nprint({'torch', 'numpy', 'h5py'} & set(sys.modules))"
     )
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
     assert done.stdout == "set()\n", done.stderr
