@@ -161,19 +161,6 @@ def create_mapped(path: Path, dtype: Any, shape: tuple[int, ...]) -> np.ndarray:
     return cast("np.ndarray", mapped)
 
 
-def open_mapped(path: Path, hint: str) -> np.ndarray:
-    """The array in a .npy file, memory-mapped for reading; a file that is missing or damaged is a DataError."""
-    import tokenize
-
-    import numpy as np
-
-    try:
-        return np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
-    # numpy parses the header as Python source, so that a damaged one raises all kinds of errors
-    except (OSError, ValueError, EOFError, SyntaxError, TypeError, OverflowError, tokenize.TokenError) as error:
-        raise DataError(f"{path} is damaged or cannot be read ({' '.join(str(error).split())[:200]}).", hint) from error
-
-
 class _TooLarge(OSError):
     """There is no space for a file of a known size."""
 

@@ -15,7 +15,8 @@ import numpy as np
 import pytest
 
 from elmo.errors import DataError, MissingExtra, OutputError
-from elmo.files import atomic_file, atomic_folder, file_lock, open_bytes, open_mapped, require_extra, sha256_file
+from elmo.files import atomic_file, atomic_folder, file_lock, open_bytes, require_extra, sha256_file
+from elmo.mapped_arrays import open_mapped
 
 
 def test_a_file_appears_only_when_it_is_complete(tmp_path: Path) -> None:

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from elmo.errors import DataError
-from elmo.files import atomic_file, create_mapped, explain_write, open_mapped
+from elmo.files import atomic_file, create_mapped, explain_write
+from elmo.mapped_arrays import open_mapped
 
 
 def cache_path(folder: Path, identity: Mapping[str, Any], sentences: Iterable[Sequence[str]]) -> Path:

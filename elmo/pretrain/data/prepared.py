@@ -26,7 +26,8 @@ from typing import Any
 import numpy as np
 
 from elmo.errors import DataError
-from elmo.files import open_mapped, read_json, sha256_file
+from elmo.files import read_json, sha256_file
+from elmo.mapped_arrays import open_mapped
 from elmo.schema import ANY, COUNT, NUMBER, SHARE, Keys, List, Maybe, Number, OneOf, check_shape
 from elmo.text.vocab import Vocabulary
 
