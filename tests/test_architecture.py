@@ -13,14 +13,15 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "elmo"
 FILES = sorted(path for path in PACKAGE.rglob("*.py"))
 EVERYWHERE = {
-    "devices", "errors", "files", "progress", "record_shapes", "records", "run_folder", "schema", "settings", "staging",
-    "stop_signals", "xz", "zst",
+    "devices", "errors", "files", "mapped_arrays", "progress", "record_shapes", "records", "run_folder", "schema",
+    "settings", "staging", "stop_signals", "xz", "zst",
 }  # may be imported by all  # fmt: skip
 
 # package -> what of elmo it may import besides itself and EVERYWHERE. "model.mix" allows that one module only.
 MAY_IMPORT = {
     "errors": set(),
     "files": set(),
+    "mapped_arrays": set(),
     "staging": set(),
     "xz": set(),
     "zst": set(),

@@ -11,10 +11,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from elmo.errors import DataError, MissingExtra, OutputError
 from elmo.files import atomic_file, atomic_folder, file_lock, open_bytes, require_extra, sha256_file
+from elmo.mapped_arrays import open_mapped
 
 
 def test_a_file_appears_only_when_it_is_complete(tmp_path: Path) -> None:
@@ -159,3 +161,21 @@ def test_waiting_for_a_lock_ends_when_it_is_free(tmp_path: Path) -> None:
 def test_a_lock_in_a_folder_that_is_missing_is_an_output_error(tmp_path: Path) -> None:
     with pytest.raises(OutputError, match="cannot be written"), file_lock(tmp_path / "no" / "lock", "", ""):
         pass
+
+
+def test_an_array_file_with_a_damaged_header_is_a_data_error(tmp_path: Path) -> None:
+    """numpy parses the header as Python: an open bracket in it was an internal error (tokenize.TokenError)."""
+    path = tmp_path / "a.npy"
+    np.save(path, np.arange(12).reshape(3, 4))
+    good = path.read_bytes()
+    assert np.array_equal(open_mapped(path, "Delete it."), np.arange(12).reshape(3, 4))
+    shape = good.index(b"(3, 4)")
+    for changed in (b"(3, 4 ", b"((3, 4", b"'3, 4'", b"(9, 9)", b"(3,\x00)", b"(-1,4)"):
+        path.write_bytes(good[:shape] + changed + good[shape + 6 :])
+        with pytest.raises(DataError, match="damaged") as caught:
+            open_mapped(path, "Delete it.")
+        assert caught.value.hint == "Delete it."
+    for size in (0, 5, 20, len(good) - 8):
+        path.write_bytes(good[:size])
+        with pytest.raises(DataError, match="damaged"):
+            open_mapped(path, "Delete it.")

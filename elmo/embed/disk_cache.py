@@ -12,6 +12,7 @@ import numpy as np
 
 from elmo.errors import DataError
 from elmo.files import atomic_file, create_mapped, explain_write
+from elmo.mapped_arrays import open_mapped
 
 
 def cache_path(folder: Path, identity: Mapping[str, Any], sentences: Iterable[Sequence[str]]) -> Path:
@@ -34,13 +35,11 @@ def cached_array(path: Path, shape: tuple[int, ...], fill: Callable[[np.ndarray]
             mapped = create_mapped(partial, np.float16, shape)
             fill(mapped)
             del mapped  # `atomic_file` syncs it
-    try:
-        array: np.ndarray = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
-        raise DataError(f"{path}: damaged ({error}).", "Delete it; the next run computes it again.") from error
+    hint = "Delete it; the next run computes it again."
+    array = open_mapped(path, hint)
     if array.shape != shape or array.dtype != np.float16:
         raise DataError(
             f"{path} holds {array.dtype} {array.shape}; expected float16 {shape}.",
-            "Delete it; the next run computes it again.",
+            hint,
         )
     return array

@@ -207,7 +207,7 @@ def test_doctor_reports_versions_and_devices(capsys):
     done = elmo("doctor", "--json")
     assert done.returncode == 0
     facts = json.loads(done.stdout)
-    assert facts["torch"] == torch.__version__
+    assert facts["torch"].split("+")[0] == torch.__version__.split("+")[0]  # "+cu124" may be in only one of them
     assert facts["numpy"] == numpy.__version__
     assert facts["devices"][0] == "cpu"
     assert facts["torch_threads"] >= 1

@@ -88,6 +88,7 @@ def read_mutants(name: str, folder: Path, count: int) -> None:
     files.mkdir()
     case = FORMATS[name](files)
     case.read()
+    case.restore()
     originals = {path: path.read_bytes() for path in case.files}
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     refused = 0

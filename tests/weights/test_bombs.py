@@ -49,7 +49,7 @@ def test_a_word_list_that_unpacks_to_much_more_is_refused(tmp_path: Path, line: 
 def test_a_word_list_of_a_model_of_unknown_size_is_bounded_by_its_file(tmp_path: Path) -> None:
     path = tmp_path / "vocab.txt.xz"
     path.write_bytes(lzma.compress(b"some words\n" * (4 * MEGABYTE), preset=1))
-    with pytest.raises(WeightsError, match="bytes of words"):
+    with pytest.raises(WeightsError, match=r"bytes of words|times its size"):
         read_words(path)
 
 

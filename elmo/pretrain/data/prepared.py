@@ -27,6 +27,7 @@ import numpy as np
 
 from elmo.errors import DataError
 from elmo.files import read_json, sha256_file
+from elmo.mapped_arrays import open_mapped
 from elmo.schema import ANY, COUNT, NUMBER, SHARE, Keys, List, Maybe, Number, OneOf, check_shape
 from elmo.text.vocab import Vocabulary
 
@@ -248,7 +249,4 @@ def _check_size(folder: Path, name: str, sizes: dict[str, int]) -> None:
 
 def _open_array(folder: Path, name: str, sizes: dict[str, int]) -> np.ndarray:
     _check_size(folder, name, sizes)
-    try:
-        return np.asarray(np.load(folder / name, mmap_mode="r", allow_pickle=False))
-    except (OSError, ValueError) as error:
-        raise DataError(f"{folder / name} is damaged ({error}).", _REPAIR_HINT) from error
+    return open_mapped(folder / name, _REPAIR_HINT)
