@@ -77,8 +77,7 @@ def licence_of(package: str) -> Licence:
     classifiers = [
         value.split(" :: ")[-1] for value in about.get_all("Classifier") or [] if value.startswith("License ::")
     ]
-    free_text = (about.get("License") or "").strip()
-    expression = (about.get("License-Expression") or "").strip()
+    free_text, expression = (str(about.get_all(key, [""])[0]).strip() for key in ("License", "License-Expression"))
     accepted = next((text for start, text in ACCEPTED.items() if package.startswith(start)), None)
     specific = [value for value in classifiers if value != "OSI Approved"]
     text = expression or accepted or (free_text if 0 < len(free_text) < 60 else "") or " AND ".join(specific)
