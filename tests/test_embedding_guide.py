@@ -42,7 +42,7 @@ def test_a_reader_of_five_lines_gives_what_was_embedded(format_name, dtype, embe
     Path("in.txt").write_text("\n".join(LINES) + "\n", encoding="utf-8")
     dump(embedder, "in.txt", f"out.{format_name}", DumpOptions(dtype=dtype))
     code = reader_of(format_name)
-    assert len(code.splitlines()) <= 5
+    assert len([line for line in code.splitlines() if line]) <= 5
     names = {"np": np, "embedder": embedder}
     exec(compile(code, f"reader of {format_name}", "exec"), names)
     expected = embedder.layers(LINES[1])

@@ -132,7 +132,7 @@ def test_no_network_is_reported_once_and_no_stamp_is_written(checkout):
         "PIP_INDEX_URL": "http://127.0.0.1:9/simple",
         "PIP_EXTRA_INDEX_URL": "",
         "PIP_FIND_LINKS": "",
-        "PIP_RETRIES": "0",
+        "PIP_RETRIES": "1",
         "PIP_CONFIG_FILE": os.devnull,
     }
     done = start(checkout, "setup", **unreachable_index)

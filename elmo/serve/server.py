@@ -122,13 +122,12 @@ class Server:
         for number in (signal.SIGTERM, signal.SIGINT):
             with contextlib.suppress(NotImplementedError, RuntimeError, ValueError):  # Windows; another thread
                 loop.add_signal_handler(number, self._on_signal, number)
-        logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # its warnings are about single connections
-        logging.getLogger("elmo.text.surrogates").setLevel(logging.ERROR)  # clients see U+FFFD in their tokens
         batcher.start()
         started = Started(_url(listener), batcher.info, tuple(worker.pid for worker in batcher.workers))
         announcement = asyncio.create_task(self._announce(started, on_start))
         try:
-            await self._http.serve(sockets=[listener])
+            with _quiet("uvicorn.error", logging.CRITICAL), _quiet("elmo.text.surrogates", logging.ERROR):
+                await self._http.serve(sockets=[listener])
         except OSError as error:  # of `listen`: another server bound the address at the same time
             raise _bind_error(error, *listener.getsockname()[:2]) from error
         finally:
@@ -189,6 +188,17 @@ def _bank(settings: ServeSettings, info: ModelInfo) -> SentenceBank | None:
     if not SHIPPED.exists():
         return None
     return SentenceBank(read_bank(SHIPPED, tokenizer("whitespace")))  # its sentences are tokenised
+
+
+@contextlib.contextmanager
+def _quiet(logger: str, level: int) -> Iterator[None]:
+    """Raises a logger's level: uvicorn warns about single connections, and clients see U+FFFD in their tokens."""
+    before = logging.getLogger(logger).level
+    logging.getLogger(logger).setLevel(level)
+    try:
+        yield
+    finally:
+        logging.getLogger(logger).setLevel(before)
 
 
 def _bind_error(error: OSError, host: str, port: int) -> ElmoError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import signal
@@ -30,6 +31,11 @@ def worker_main(requests: Connection, heartbeat: Connection, load_embedder: Load
     threading.Thread(target=_beat, args=(heartbeat,), daemon=True).start()
     logging.getLogger("elmo.text.surrogates").setLevel(logging.ERROR)  # clients see U+FFFD in their tokens
     torch.set_num_threads(num_threads)
+    with contextlib.suppress(EOFError, ConnectionError):  # the front process has ended
+        _serve(requests, load_embedder)
+
+
+def _serve(requests: Connection, load_embedder: LoadEmbedder) -> None:
     try:
         model = ServedModel(load_embedder())
         model.compute(Job(operation="vectors"), [["Warm", "up", "."]])  # lays out weights, compiles kernels
@@ -38,10 +44,7 @@ def worker_main(requests: Connection, heartbeat: Connection, load_embedder: Load
         return
     requests.send(model.info())
     while True:
-        try:
-            job, sentences = requests.recv()
-        except EOFError:
-            return
+        job, sentences = requests.recv()
         requests.send(model.answer(job, sentences))
 
 

@@ -22,6 +22,7 @@ import torch
 from torch import Tensor
 
 from elmo.errors import ConfigError, WeightsError
+from elmo.model.config import HeadConfig
 
 BITS = (4, 5, 6)
 GROUP = 64  # columns per scale
@@ -36,6 +37,18 @@ def check_bits(bits: int) -> None:
     if bits not in BITS:
         raise ConfigError(
             f"The softmax cannot be stored in {bits} bits.", f"Expected one of {', '.join(map(str, BITS))}."
+        )
+
+
+def check_head(head: HeadConfig | None, bits: int) -> None:
+    """Raises ConfigError unless this softmax can be stored in so many bits."""
+    check_bits(bits)
+    if head is None:
+        raise ConfigError(f"The model has no softmax to store in {bits} bits.", "Leave --head-bits out.")
+    if head.kind != "softmax" or head.tied:
+        raise ConfigError(
+            f"Only a softmax with a matrix of its own can be stored in {bits} bits; this one is adaptive or tied.",
+            "Leave --head-bits out.",
         )
 
 

@@ -69,7 +69,7 @@ def save_store(
     """Writes the folder atomically. float16 halves its size, int8 quarters it, and both round the weights."""
     check_storage(storage)
     if head_bits is not None:
-        _check_head_bits(parts.config, head_bits)
+        low_bits.check_head(parts.config.head, head_bits)
     tensors = parts.tensors | (parts.read_head() if parts.read_head is not None else {})
     head = {name: tensor for name, tensor in tensors.items() if name.startswith("head.")}
     body = {name: tensor for name, tensor in tensors.items() if name not in head}
@@ -98,17 +98,6 @@ def save_store(
         (partial / CARD).write_text(parts.card or _default_card(parts), encoding="utf-8", newline="\n")
         files = {f.name: {"sha256": sha256_file(f), "bytes": f.stat().st_size} for f in sorted(partial.iterdir())}
         _write_json(partial / MANIFEST, {"format": FORMAT, "files": files})
-
-
-def _check_head_bits(config: BiLMConfig, bits: int) -> None:
-    low_bits.check_bits(bits)
-    if config.head is None:
-        raise ConfigError(f"The model has no softmax to store in {bits} bits.", "Leave --head-bits out.")
-    if config.head.kind != "softmax" or config.head.tied:
-        raise ConfigError(
-            f"Only a softmax with a matrix of its own can be stored in {bits} bits; this one is adaptive or tied.",
-            "Leave --head-bits out.",
-        )
 
 
 def check_storage(storage: str) -> None:

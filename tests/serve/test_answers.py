@@ -12,7 +12,7 @@ import safetensors.numpy
 from served_models import load_tiny
 
 import elmo.serve.bank
-from elmo.analysis.neighbors import Query, find_neighbors
+from elmo.embed.neighbors import Query, find_neighbors
 from elmo.embed.lm import LanguageModel
 
 TEXTS = ["The bank of the river .", ["A", "token", "list"], "", "Grüße , 世界 🎉 !", "don't stop"]

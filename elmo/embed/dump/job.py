@@ -127,9 +127,8 @@ class _Job:
         if options.use_sentence_keys:
             from elmo.embed.dump.write_hdf5 import check_sentence_keys
 
-            check_sentence_keys(
-                read_lines(self.source, encoding=options.encoding, errors=options.errors), str(self.source)
-            )
+            lines = read_lines(self.source, encoding=options.encoding, errors=options.errors)
+            check_sentence_keys(lines, str(self.source))
         size = estimate(self.source, self.embedder.tokenize, self.layout, self.target.format, options)
         folder = PartFolder(self.target)
         folder.lock(options.shard)

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from elmo.schema import COUNT
 from elmo.weights import checkpoint_folder
 from elmo.weights.checkpoint_folder import (
     Weights,
@@ -34,7 +35,7 @@ __all__ = [
     "step_of",
 ]
 
-_ABOUT: dict[str, Any] = {"identity": {}, "settings": {}}  # in the manifest
+_ABOUT: dict[str, Any] = {"identity": {}, "settings": {"train?": {"max_steps?": COUNT}}}  # in the manifest
 
 
 def save_checkpoint(folder: Path, step: int, weights: Weights, training: dict[str, Any], about: dict[str, Any]) -> Path:
