@@ -77,8 +77,8 @@ def licence_of(package: str) -> Licence:
     classifiers = [
         value.split(" :: ")[-1] for value in about.get_all("Classifier") or [] if value.startswith("License ::")
     ]
-    free_text = (about.get("License") or "").strip()
-    expression = (about.get("License-Expression") or "").strip()
+    free_text = (" ".join(about.get_all("License") or [])).strip()
+    expression = (" ".join(about.get_all("License-Expression") or [])).strip()
     accepted = next((text for start, text in ACCEPTED.items() if package.startswith(start)), None)
     specific = [value for value in classifiers if value != "OSI Approved"]
     text = expression or accepted or (free_text if 0 < len(free_text) < 60 else "") or " AND ".join(specific)
