@@ -105,7 +105,8 @@ def read_mutants(name: str, folder: Path, count: int) -> None:
         except ElmoError:
             refused += 1
         faulthandler.cancel_dump_traceback_later()
-        path.write_bytes(originals[path])
+        if path.parent.exists():  # reading some formats removes their files; `restore` brings them back
+            path.write_bytes(originals[path])
     print("refused", refused, flush=True)
 
 
@@ -204,7 +205,7 @@ def parts(folder: Path) -> Case:
         shutil.copytree(folder / "copy", part_folder)
 
     restore()
-    files = [path for path in sorted(part_folder.iterdir()) if path.is_file() and path.stat().st_size]
+    files = [path for path in sorted(part_folder.iterdir()) if path.suffix in (".part", ".json")]
     return Case(files, lambda: merge(out), restore=restore)
 
 
