@@ -12,8 +12,8 @@ import safetensors.numpy
 from served_models import load_tiny
 
 import elmo.serve.bank
-from elmo.embed.neighbors import Query, find_neighbors
 from elmo.embed.lm import LanguageModel
+from elmo.embed.neighbors import Query, find_neighbors
 
 TEXTS = ["The bank of the river .", ["A", "token", "list"], "", "Grüße , 世界 🎉 !", "don't stop"]
 TOLERANCE = 1e-5  # of float32 sums whose order depends on the batch
