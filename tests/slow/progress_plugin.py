@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from typing import Any
 import pytest
 
 VARIABLE, OTHER_PART = "ELMO_SLOW_JOB", "tests"
+_FOLDERS = re.compile(r"(?<![\w.])/(?:[^\s/\"':,]+/)+")  # of absolute paths, which say nothing elsewhere
 
 
 def part_of(item: pytest.Item) -> str:
@@ -65,7 +67,8 @@ class Job:
         if report.outcome != "passed" and outcome["outcome"] != "failed":
             outcome["outcome"] = report.outcome
             is_skip = isinstance(report.longrepr, tuple)
-            outcome["reason"] = str(report.longrepr[2] if is_skip else report.longrepr)[-2000:]  # type: ignore[index]
+            reason = str(report.longrepr[2] if is_skip else report.longrepr)  # type: ignore[index]
+            outcome["reason"] = _FOLDERS.sub("", reason)[-2000:]
 
 
 def pytest_configure(config: pytest.Config) -> None:
