@@ -33,7 +33,8 @@ def continued_config(out: Path, *layers: Mapping[str, Any], finetuning: bool = F
     `train.stop_after`, the time limit of one call, is not taken over.
     """
     _check_run(out, finetuning)
-    recorded = merge(read_toml(out / CONFIG_FILE), {"train": {"stop_after": OFF}})
+    shard_by_shard = {"train": {"shuffle_window": 0}}  # the order of runs that do not record this setting
+    recorded = merge(merge(shard_by_shard, read_toml(out / CONFIG_FILE)), {"train": {"stop_after": OFF}})
     before, config = make_config(recorded), make_config(recorded, *layers)
     changes = {
         key: values

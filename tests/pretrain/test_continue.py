@@ -10,7 +10,9 @@ import pytest
 from in_process_cli import Done, run_in_process
 from tiny_run import command, digest, records, run, train_settings, write_text
 
+from elmo.pretrain.continued import continued_config
 from elmo.pretrain.data.prepared import open_prepared
+from elmo.pretrain.data.sentence_order import SHUFFLE_WINDOW
 from elmo.pretrain.finetune import REPORT_FILE
 from elmo.pretrain.train.checkpoint import list_checkpoints
 
@@ -174,6 +176,14 @@ def test_a_run_of_an_earlier_version_continues(
     assert "continuing from step 20 (step-00000020)" in done.stderr
     assert "minutes" not in done.stderr
     assert digest(out) == digest(started / "run")
+
+
+def test_a_run_that_does_not_record_its_shuffle_window_is_read_shard_by_shard(started: Path, tmp_path: Path) -> None:
+    out = interrupted(started, tmp_path / "run")
+    assert continued_config(out).train.shuffle_window == SHUFFLE_WINDOW
+    lines = (out / "config.toml").read_text().splitlines()
+    (out / "config.toml").write_text("\n".join(line for line in lines if not line.startswith("shuffle_window")) + "\n")
+    assert continued_config(out).train.shuffle_window == 0
 
 
 def test_time_limit_of_an_earlier_call_is_not_taken_over(
