@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from elmo.files import explain_write
-from elmo.schema import Maybe
+from elmo.schema import COUNT, Maybe
 from elmo.weights.checkpoint_folder import (
     Checkpoint,
     list_checkpoints,
@@ -24,7 +24,8 @@ from elmo.weights.checkpoint_folder import (
 
 FOLDER, KEPT = "checkpoint", 2
 _SETS = ("model", "best")  # of weights
-_ABOUT = {"config": {"elmo": {"mode": str}}, "data": {}, "elmo": Maybe({})}  # in the manifest
+_CONFIG = {"elmo": {"mode": str}, "train": {"epochs?": COUNT}}
+_ABOUT = {"config": _CONFIG, "data": {}, "elmo": Maybe({})}  # in the manifest
 
 
 def save_checkpoint(

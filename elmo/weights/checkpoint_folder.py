@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import json
 import logging
-import pickle
 import re
 import shutil
 from collections.abc import Collection, Mapping
@@ -32,11 +31,6 @@ log = logging.getLogger(__name__)
 
 _NAME = re.compile(r"step-(\d{8,})")
 _TRAINING, _MANIFEST = "training.pt", "manifest.json"
-_DAMAGE = (
-    OSError, ValueError, KeyError, TypeError, AttributeError, RuntimeError, EOFError,
-    DataError, SafetensorError, pickle.UnpicklingError,
-)  # fmt: skip
-
 Weights = dict[str, Tensor]
 Checkpoint = tuple[dict[str, Weights], dict[str, Any], dict[str, Any]]  # weights by name, training state, manifest
 
@@ -72,7 +66,7 @@ def read_checkpoint(folder: Path, *names: str, about: Any = ANY) -> Checkpoint:
         weights = {name: load_file(folder / f"{name}.safetensors") for name in names}
         # weights_only: the checksum is right, and even so nothing but tensors and plain values is unpickled
         training = torch.load(folder / _TRAINING, map_location="cpu", weights_only=True, mmap=False)
-    except _DAMAGE as error:
+    except Exception as error:  # the unpickler of a damaged file raises errors of any kind
         raise DataError(
             f"{folder}: damaged checkpoint ({' '.join(str(error).split())[:200]}).",
             "Delete this folder: the run then continues from an earlier checkpoint, or starts over.",

@@ -158,7 +158,8 @@ def is_due(step: int, interval: int) -> bool:
 def _describe_changes(before: dict[str, Any], after: dict[str, Any]) -> str:
     """The settings that differ, in words; empty where there are none."""
     changed = changed_settings(before, after)
-    return ", ".join(f"{key} {str(old)[:80]} -> {str(new)[:80]}" for key, (old, new) in changed.items())
+    text = ", ".join(f"{key} {str(old)[:80]} -> {str(new)[:80]}" for key, (old, new) in changed.items())
+    return text.encode("utf-8", "backslashreplace").decode()  # a lone surrogate cannot be printed
 
 
 def _describe_rate_change(before: dict[str, Any], config: RunConfig, step: int) -> str:
