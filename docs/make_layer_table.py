@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import re
 import shlex
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
+
+from generated_part import write_part
 
 from elmo.report.collect import RecordFile, Records, collect
 from elmo.report.sources import vectors_name
@@ -31,13 +32,7 @@ PROBES: dict[
 
 
 def main() -> None:
-    text = GUIDE.read_text(encoding="utf-8")
-    before, _, rest = text.partition(BEGIN)
-    _, _, after = rest.partition(END)
-    updated = f"{before}{BEGIN}\n\n{table(collect_records())}\n\n{END}{after}"
-    if "--check" in sys.argv:
-        sys.exit(0 if updated == text else f"{GUIDE} is out of date: run `python docs/make_layer_table.py`.")
-    GUIDE.write_text(updated, encoding="utf-8")
+    write_part(GUIDE, BEGIN, END, f"{table(collect_records())}\n")
 
 
 def collect_records() -> Records:

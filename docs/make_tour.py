@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import ast
 import re
-import sys
 from pathlib import Path
+
+from generated_part import write_part
 
 ROOT = Path(__file__).resolve().parent.parent
 TOUR = ROOT / "docs" / "tour.md"
@@ -17,13 +18,7 @@ BEGIN, END = "<!-- tables: made by docs/make_tour.py -->", "<!-- end of tables -
 
 
 def main() -> None:
-    text = TOUR.read_text(encoding="utf-8")
-    before, _, rest = text.partition(BEGIN)
-    _, _, after = rest.partition(END)
-    updated = f"{before}{BEGIN}\n\n{tables()}\n{END}{after}"
-    if "--check" in sys.argv:
-        sys.exit(0 if updated == text else "docs/tour.md is out of date: run `python docs/make_tour.py`.")
-    TOUR.write_text(updated, encoding="utf-8")
+    write_part(TOUR, BEGIN, END, tables())
 
 
 def tables() -> str:
@@ -42,7 +37,7 @@ def tables() -> str:
 
 PACKAGES = (  # the data path: what comes first is imported by what comes later
     "", "charts", "text", "kernels", "model", "weights", "embed", "pretrain", "tasks", "probes", "analysis", "report",
-    "bench", "compat", "cli",
+    "bench", "compat", "serve", "cli",
 )  # fmt: skip
 
 

@@ -63,3 +63,8 @@ class MissingExtra(ElmoError):
 
     def __reduce__(self) -> tuple[type, tuple[str, str]]:
         return type(self), (self.what, self.extra)
+
+
+def printable(text: str) -> str:
+    """The text with lone surrogates, which no encoding can print, as escapes; names of files and JSON can have them."""
+    return text.encode("utf-8", "backslashreplace").decode()

@@ -89,14 +89,15 @@ def check_regular(path: Path, error: type[ElmoError] = DataError) -> None:
 
 def sha256_file(path: str | Path) -> str:
     """The hex sha256 of a file's bytes, read in bounded memory."""
+    return file_checksum(path, "sha256")
+
+
+def file_checksum(path: str | Path, algorithm: str) -> str:
+    """The hex checksum of a file's bytes, read in bounded memory."""
+    digest = hashlib.new(algorithm, usedforsecurity=algorithm != "sha1")
     with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest() if sys.version_info >= (3, 11) else _sha256(file)
-
-
-def _sha256(file: IO[bytes]) -> str:
-    digest = hashlib.sha256()
-    while block := file.read(1 << 20):
-        digest.update(block)
+        while block := file.read(1 << 20):
+            digest.update(block)
     return digest.hexdigest()
 
 

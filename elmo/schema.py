@@ -22,7 +22,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from elmo.errors import DataError, ElmoError
+from elmo.errors import DataError, ElmoError, printable
 
 LARGEST = 1e15  # larger numbers in a record are errors; their sums, squares and products would overflow
 
@@ -194,5 +194,4 @@ def _describe(value: Any) -> str:
 
 def _join(path: str, key: str) -> str:
     key = key if len(key) <= 80 else f"{key[:80]}..."
-    key = key.encode("utf-8", "backslashreplace").decode()  # a lone surrogate cannot be printed
-    return f"{path}.{key}" if path else key
+    return f"{path}.{printable(key)}" if path else printable(key)

@@ -90,6 +90,17 @@ def changed_settings(
     return {key: values for key, values in changed.items() if key not in ignore}
 
 
+def describe_changes(changed: Mapping[str, tuple[Any, Any]]) -> str:
+    """The result of `changed_settings` in one line, long values cut; empty where nothing differs."""
+    return ", ".join(f"{key} {str(old)[:80]} -> {str(new)[:80]}" for key, (old, new) in changed.items())
+
+
+def check_count(name: str, value: object) -> None:
+    """Raises ConfigError unless an argument is a whole number of at least 1."""
+    if not isinstance(value, int) or value < 1:
+        raise ConfigError(f"{name} is {value!r}; expected a whole number of at least 1.")
+
+
 def _as_lists(value: Any) -> Any:
     return [_as_lists(item) for item in value] if isinstance(value, (list, tuple)) else value
 

@@ -91,7 +91,7 @@ def allocate(path: Path, offset: int, num_bytes: int) -> None:
 
 
 def remove_leftovers(path: Path) -> None:
-    """Removes the staging folders of `path` whose writers have ended: their locks can be taken."""
+    """Removes the staging folders of `path` that no process has locked, because their writers have ended."""
     if not _HAS_LOCKS:
         return
     pattern = re.compile(rf"\.{re.escape(path.name)}\.[0-9a-f]{{16}}\.partial")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from elmo.cli.options import Tokenizer, print_status
+from elmo.cli.serve import require_server
 
 if TYPE_CHECKING:
     from elmo.serve.server import Started
@@ -28,10 +29,7 @@ def run(
     as_json: Annotated[bool, typer.Option("--json", help="Print the address as JSON when the page is ready.")] = False,
 ) -> None:
     """Show in a browser how a model tells the meanings of a word apart; Ctrl-C stops the server."""
-    from elmo.files import require_extra
-
-    for module in ("fastapi", "uvicorn"):
-        require_extra(module, "serve")
+    require_server()
     from elmo.serve.model_source import ModelSource
     from elmo.serve.server import serve
     from elmo.serve.settings import ServeSettings

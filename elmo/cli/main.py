@@ -32,7 +32,7 @@ except ImportError:  # elmo/__init__.py is of another distribution
         "elmo: another package with the name elmo has replaced files of elmo-lm.\n"
         "  Remove both (pip uninstall elmo elmo-lm) and install elmo-lm again, as its README says."
     )
-from elmo.errors import ElmoError
+from elmo.errors import ElmoError, printable
 
 VERBS = {  # verb: (module with `run` and EXAMPLE, one-line help)
     "embed": ("elmo.cli.embed", "Embed a file with one sentence per line and write the vectors to a file."),
@@ -156,8 +156,7 @@ def _explain(error: BaseException, words: Sequence[str]) -> int:
 
 def _fail(message: str, code: int) -> int:
     if sys.stderr is not None:
-        # a message may quote a lone surrogate, from a file's name or from JSON
-        print(f"elmo: {message.encode('utf-8', 'backslashreplace').decode()}", file=sys.stderr)
+        print(f"elmo: {printable(message)}", file=sys.stderr)
     return code
 
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from elmo.errors import ConfigError
+from elmo.errors import ConfigError, printable
 
 TASK_NAMES = "squad, snli, srl, coref, ner, sst"
 
@@ -121,7 +121,7 @@ def stated_encoding(encoding: str) -> str | None:
 def print_status(line: str) -> None:
     """Prints a status line to stderr, if there is one: a process may be started with stderr closed."""
     if sys.stderr is not None:
-        print(line, file=sys.stderr, flush=True)
+        print(printable(line), file=sys.stderr, flush=True)
 
 
 def optional_str(value: Path | None) -> str | None:

@@ -11,6 +11,7 @@ import typer
 
 from elmo.cli.options import Tokenizer, print_status
 from elmo.errors import ConfigError, DataError
+from elmo.serve.settings import ServeSettings, is_loopback
 
 if TYPE_CHECKING:
     from elmo.serve.server import Started
@@ -22,37 +23,49 @@ def run(
     model: Annotated[str, typer.Option(help="Name, folder or file of the model.")] = "default",
     host: Annotated[
         str, typer.Option(help="Address to listen on. 127.0.0.1: only this machine; 0.0.0.0: every network.")
-    ] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes any free port.")] = 8000,
+    ] = ServeSettings.host,
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes any free port.")
+    ] = ServeSettings.port,
     device: Annotated[str, typer.Option(help="Device: auto, cpu, cuda, cuda:1, mps.")] = "auto",
     dtype: Annotated[
         str, typer.Option(help="Precision of the computation: float32, bfloat16, float16, float64, int8.")
     ] = "float32",
     tokenizer: Tokenizer = None,
-    workers: Annotated[int, typer.Option(min=1, help="Number of processes that run the model.")] = 1,
+    workers: Annotated[
+        int, typer.Option(min=1, help="Number of processes that run the model.")
+    ] = ServeSettings.workers,
     threads: Annotated[
         int, typer.Option(min=0, help="Threads per worker. Default: the cores divided by the workers.")
-    ] = 0,
-    batch_tokens: Annotated[int, typer.Option(min=1, help="Maximum number of tokens per batch.")] = 4096,
+    ] = ServeSettings.threads,
+    batch_tokens: Annotated[
+        int, typer.Option(min=1, help="Maximum number of tokens per batch.")
+    ] = ServeSettings.batch_tokens,
     queue_requests: Annotated[
         int, typer.Option(min=1, help="Maximum number of waiting requests; more are refused with status 429.")
-    ] = 256,
+    ] = ServeSettings.queue_requests,
     queue_tokens: Annotated[
         int, typer.Option(min=1, help="Maximum number of tokens of all unfinished requests; it bounds memory.")
-    ] = 65_536,
-    max_tokens: Annotated[int, typer.Option(min=1, help="Maximum number of tokens per request.")] = 8192,
-    max_body: Annotated[int, typer.Option(min=1, help="Maximum size of a request's body in bytes.")] = 2_000_000,
-    timeout: Annotated[float, typer.Option(help="Seconds until a request without result gets status 504.")] = 60.0,
+    ] = ServeSettings.queue_tokens,
+    max_tokens: Annotated[
+        int, typer.Option(min=1, help="Maximum number of tokens per request.")
+    ] = ServeSettings.max_tokens,
+    max_body: Annotated[
+        int, typer.Option(min=1, help="Maximum size of a request's body in bytes.")
+    ] = ServeSettings.max_body,
+    timeout: Annotated[
+        float, typer.Option(help="Seconds until a request without result gets status 504.")
+    ] = ServeSettings.timeout,
     read_timeout: Annotated[
         float, typer.Option(help="Seconds for the headers of a request, and again for its body.")
-    ] = 10.0,
+    ] = ServeSettings.read_timeout,
     batch_timeout: Annotated[
         float, typer.Option(help="Seconds after which a worker that computes a batch is replaced.")
-    ] = 120.0,
+    ] = ServeSettings.batch_timeout,
     stall_timeout: Annotated[
         float, typer.Option(help="Seconds without heartbeat after which a worker is replaced.")
-    ] = 20.0,
-    grace: Annotated[float, typer.Option(help="Seconds for running requests after SIGTERM.")] = 30.0,
+    ] = ServeSettings.stall_timeout,
+    grace: Annotated[float, typer.Option(help="Seconds for running requests after SIGTERM.")] = ServeSettings.grace,
     api_key_file: Annotated[
         Path | None,
         typer.Option(help="File with the API keys, one per line. Or set ELMO_API_KEY to one key. Default: no key."),
@@ -70,15 +83,11 @@ def run(
     as_json: Annotated[bool, typer.Option("--json", help="Print one line of JSON when the server is ready.")] = False,
 ) -> None:
     """Serve a model over HTTP: vectors (also in OpenAI's schema), scores, substitutes, neighbours, explorer page."""
-    from elmo.files import require_extra
-
-    for module in ("fastapi", "uvicorn"):
-        require_extra(module, "serve")
+    require_server()
     import logging
 
     from elmo.serve.model_source import ModelSource
     from elmo.serve.server import serve
-    from elmo.serve.settings import ServeSettings, is_loopback
 
     logging.basicConfig(format="%(asctime)s %(message)s", level=logging.INFO if log_requests else logging.WARNING)
     settings = ServeSettings(
@@ -117,6 +126,14 @@ def run(
 
     source = ModelSource(model=model, device=device, dtype=dtype, tokenizer=tokenizer)
     raise typer.Exit(serve(settings, source, on_start=announce))
+
+
+def require_server() -> None:
+    """Raises an error that names the missing library, if the server cannot run."""
+    from elmo.files import require_extra
+
+    for module in ("fastapi", "uvicorn"):
+        require_extra(module, "serve")
 
 
 def read_api_keys(path: Path | None) -> tuple[str, ...]:

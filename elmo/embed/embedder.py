@@ -32,6 +32,7 @@ from elmo.errors import ConfigError
 from elmo.model.bilm import BiLM
 from elmo.model.lstm import State
 from elmo.progress import Progress
+from elmo.settings import check_count
 from elmo.text.indexer import Indexer
 from elmo.text.inputs import Missing, OneText, Texts, normalize_input, single_word_warning
 from elmo.text.tokenize import Token
@@ -433,8 +434,7 @@ class Embedder:
 
     def _batch_options(self, batch_size: int, max_tokens: int) -> BatchOptions:
         for name, value in (("batch_size", batch_size), ("max_tokens", max_tokens)):
-            if not isinstance(value, int) or value < 1:
-                raise ConfigError(f"{name} is {value!r}; expected a whole number of at least 1.")
+            check_count(name, value)
         return BatchOptions(self.state, batch_size, max_tokens)
 
     def _encoded(self, texts_or_vectors: Any, layers: LayerSpec) -> Tensor:

@@ -22,6 +22,7 @@ from elmo.embed.embedder import Embedder
 from elmo.embed.layer_choice import choose_layers
 from elmo.errors import ConfigError, WeightsError
 from elmo.model.head import Head
+from elmo.settings import check_count
 from elmo.text.batch import windows_of
 from elmo.text.chars import replace_surrogates
 from elmo.text.inputs import normalize_input
@@ -178,8 +179,7 @@ class LanguageModel:
         only ranks by log p(word | left), which includes the frequency once. The symbols <S>, </S> and <UNK> are not
         words and are excluded.
         """
-        if not isinstance(k, int) or k < 1:
-            raise ConfigError(f"k is {k!r}; expected a whole number of at least 1.")
+        check_count("k", k)
         inputs = normalize_input(text if isinstance(text, str) else [text], self.embedder.tokenize)
         (tokens,) = inputs.sentences
         if position is not None and not 0 <= position < len(tokens):
@@ -211,8 +211,7 @@ class LanguageModel:
         The lists of both directions are those of `substitutes`. Those of one direction are ranked by its
         log-probability, which includes a word's frequency once. The softmax is computed once for all lists.
         """
-        if not isinstance(k, int) or k < 1:
-            raise ConfigError(f"k is {k!r}; expected a whole number of at least 1.")
+        check_count("k", k)
         if not len(tokens):
             return []
         lists = []

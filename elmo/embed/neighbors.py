@@ -19,6 +19,7 @@ from elmo.embed.layer_choice import LayerSpec, choose_layers
 from elmo.embed.pool import normalize
 from elmo.errors import ConfigError, DataError
 from elmo.progress import Progress
+from elmo.settings import check_count
 from elmo.text.inputs import OneText, normalize_input
 from elmo.text.lines import read_lines
 
@@ -120,8 +121,7 @@ def find_neighbors(
     show: bool | None = None,
 ) -> SearchResult:
     """The k nearest occurrences to every query, in one pass over the corpus; a query itself is not a neighbour."""
-    if not isinstance(k, int) or k < 1:
-        raise ConfigError(f"k is {k!r}; expected a whole number of at least 1.")
+    check_count("k", k)
     vectors = _query_vectors(embedder, queries, layers)  # (Q, D)
     counts: Counter[str] = Counter()
     num_sentences = 0

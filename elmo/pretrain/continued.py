@@ -18,7 +18,7 @@ from elmo.errors import ConfigError
 from elmo.files import read_json
 from elmo.pretrain.config import CONFIG_FILE, RunConfig, make_config
 from elmo.schema import COUNT, SHARE, List, check_shape
-from elmo.settings import OFF, changed_settings, merge, read_toml
+from elmo.settings import OFF, changed_settings, describe_changes, merge, read_toml
 
 INITIAL_FILE, VOCAB_FILE = "initial.json", "vocab.txt"
 _CHANGEABLE = ("train", "optim")  # sections that may change; `job.identity` refuses some of their settings
@@ -42,9 +42,9 @@ def continued_config(out: Path, *layers: Mapping[str, Any], finetuning: bool = F
         if key.split(".")[0] not in _CHANGEABLE
     }
     if changes:
-        listed = ", ".join(f"{key} {str(old)[:80]} -> {str(new)[:80]}" for key, (old, new) in changes.items())
         raise ConfigError(
-            f"The run in {out} is continued with its own text and model, and these settings differ: {listed}.",
+            f"The run in {out} is continued with its own text and model, and these settings differ: "
+            f"{describe_changes(changes)}.",
             "Leave them out. To train with them, name the text files and choose another --out.",
         )
     return config

@@ -151,7 +151,7 @@ def identity(config: RunConfig, data: PreparedData) -> dict[str, Any]:
         "steps": train.steps,
         "reset": train.reset,
         "shuffle": train.shuffle,
-        **(shuffle_identity(data, "train", train.shuffle_window) if train.shuffle else {}),
+        **shuffle_identity(data.train, train.shuffle, train.shuffle_window),
     }
 
 

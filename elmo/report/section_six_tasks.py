@@ -18,7 +18,7 @@ _HEAD = (
 
 
 def six_tasks_section(rows: Sequence[Row], sources: Sources) -> Section:
-    """Table 1; the chart of the gains is in the opening of the page."""
+    """Table 1 without the chart of the gains, which is in the opening section of the page."""
     if not rows:
         command = f"elmo task train ner {_FILES} --seeds 3 --out runs/ner\n"
         command += f"elmo task train ner {_FILES} --seeds 3 --elmo default --out runs/ner-elmo"

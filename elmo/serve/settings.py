@@ -13,7 +13,7 @@ from elmo.errors import ConfigError
 
 @dataclass(frozen=True, kw_only=True)
 class ServeSettings:
-    """Everything but the model. Times are in seconds."""
+    """All settings of the server except the choice of its model. Times are in seconds."""
 
     host: str = "127.0.0.1"
     port: int = 8000  # 0: any free port

@@ -111,7 +111,7 @@ class TrainingLoop:
                 self._validate(saves=False)
 
     def _batches(self, plan: list[list[int]]) -> Iterator[tuple[list[int], Any]]:
-        """Yields the indices of the examples of each batch, and the batch; a thread prepares the next two batches."""
+        """Yields each batch with the indices of its examples; a thread prepares the next two batches."""
 
         def make_batch(indices: list[int]) -> Any:
             examples = [self.splits.train[i] for i in indices]

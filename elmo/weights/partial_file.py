@@ -6,14 +6,13 @@ FILE.part.json   the address they came from, the server's validator (ETag or Las
 
 from __future__ import annotations
 
-import hashlib
 import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from elmo.errors import DataError, WeightsError
-from elmo.files import atomic_file, read_json, sha256_file
+from elmo.files import atomic_file, file_checksum, read_json, sha256_file
 
 _MAGIC = {".hdf5": b"\x89HDF\r\n\x1a\n", ".zip": b"PK", ".gz": b"\x1f\x8b", ".tgz": b"\x1f\x8b", ".xz": b"\xfd7zXZ"}
 
@@ -24,7 +23,7 @@ class Expected:
 
     num_bytes: int | None = None
     sha256: str | None = None
-    sha1: str | None = None  # some publishers give only this
+    sha1: str | None = None  # some publishers give only this; it shows damage, not an attack
 
 
 def read_notes(part: Path, url: str) -> dict[str, Any]:
@@ -70,7 +69,7 @@ def verify(url: str, part: Path, expected: Expected) -> str:
         problem = f"it has {size:,} bytes; expected {expected.num_bytes:,}"
     elif expected.sha256 is not None and sha256 != expected.sha256:
         problem = f"its sha256 is {sha256}; expected {expected.sha256}"
-    elif expected.sha1 is not None and (sha1 := _sha1(part)) != expected.sha1:
+    elif expected.sha1 is not None and (sha1 := file_checksum(part, "sha1")) != expected.sha1:
         problem = f"its sha1 is {sha1}; expected {expected.sha1}"
     else:
         name = part.name.removesuffix(".part")
@@ -84,11 +83,3 @@ def verify(url: str, part: Path, expected: Expected) -> str:
         discard(part)
         raise WeightsError(f"{url}: not the published file, {problem}.", "The received file was deleted. Try again.")
     return sha256
-
-
-def _sha1(path: Path) -> str:
-    digest = hashlib.sha1(usedforsecurity=False)  # the publisher's checksum; it shows damage, not an attack
-    with open(path, "rb") as file:
-        while block := file.read(1 << 20):
-            digest.update(block)
-    return digest.hexdigest()

@@ -210,9 +210,7 @@ class _Job:
         num_rows = len(block.lines) if layout.pooled else block.num_tokens
         rows = np.empty((num_rows, layout.num_kept, layout.dim), dtype=layout.dtype)  # (n, K, D)
         start = 0
-        joins_pooled = (
-            options.pool is not None and options.layers == "concat"
-        )  # layers are pooled before they are joined
+        joins_pooled = options.pool is not None and self.choice.joined  # layers are pooled before they are joined
         layers = "all" if joins_pooled else options.layers
         stream = self.embedder.stream(
             block.sentences, layers=layers, batch_size=options.batch_size, max_tokens=options.max_tokens

@@ -9,6 +9,7 @@ continue bit for bit.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -16,7 +17,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from elmo.errors import ConfigError, DataError
-from elmo.pretrain.data.prepared import PreparedData
+from elmo.pretrain.data.prepared import PreparedData, Split
 from elmo.pretrain.data.row_layout import RowFiller, Segments
 from elmo.pretrain.data.sentence_order import SHUFFLE_WINDOW, num_groups
 from elmo.settings import changed_settings
@@ -162,14 +163,13 @@ class ContinuousStream:
     def _settings(self) -> dict[str, Any]:
         rows = self.num_rows * self.world_size
         settings = {"data": self.data.fingerprint, "split": self.split, "rows": rows, "shuffle": self.shuffle}
-        window = shuffle_identity(self.data, self.split, self.shuffle_window) if self.shuffle else {}
+        window = shuffle_identity(self.data.split(self.split), self.shuffle, self.shuffle_window)
         return settings | {"seed": self.seed} | window
 
 
-def shuffle_identity(data: PreparedData, split: str, window: int) -> dict[str, int]:
+def shuffle_identity(text: Split, shuffle: bool, window: int) -> dict[str, int]:
     """What a resumed run must know of the shuffle window: nothing if every shard is a group, as in older runs."""
-    text = data.split(split)
-    return {"shuffle_window": window} if num_groups(text, window) < len(text.shards) else {}
+    return {"shuffle_window": window} if shuffle and num_groups(text, window) < len(text.shards) else {}
 
 
 def sentence_batches(
@@ -183,14 +183,14 @@ def sentence_batches(
     """Padded batches with every sentence once, each starting from zero state; B rows x T positions <= max_tokens.
 
     Both directions hold the same sentences in the same rows. A longer sentence is a batch of its own. `sentences`
-    selects sentences by number (see PreparedData.heldout_sources); max_words selects evenly spaced sentences with about
-    that many words in total. Sentences of similar length share a batch, within windows of 65,536 sentences.
+    selects sentences by number (see PreparedData.heldout_sources). max_words selects every n-th sentence of the text,
+    so that all of them together have about that many words and the sources keep their shares. Sentences of similar
+    length share a batch, within windows of 65,536 sentences.
     """
     text = data.split(split)
     chosen = range(text.num_sentences) if sentences is None else sentences
-    if max_words is not None and chosen:
-        num_words = text.num_tokens * len(chosen) / text.num_sentences
-        chosen = chosen[:: max(1, round(num_words / max(max_words, 1)))]
+    interval = sample_interval(text, max_words)
+    chosen = range(-(-chosen.start // interval) * interval, chosen.stop, interval)
     first = 0  # number of the shard's first sentence
     for number, (count, _) in enumerate(text.shards):
         tokens, offsets = text.shard(number)
@@ -202,6 +202,11 @@ def sentence_batches(
             # plan_batches adds two boundaries per sentence, but a direction reads only one
             for group in plan_batches((lengths - 1).clip(1).tolist(), max_tokens=max_tokens, max_rows=max_tokens):
                 yield _padded_batch(tokens, offsets[window[group]], lengths[group], data)
+
+
+def sample_interval(text: Split, max_words: int | None) -> int:
+    """The number n so that every n-th sentence has about `max_words` words together; 1 without a limit."""
+    return 1 if max_words is None else max(1, math.ceil(text.num_tokens / max_words))
 
 
 def _padded_batch(tokens: np.ndarray, starts: np.ndarray, lengths: np.ndarray, data: PreparedData) -> LMBatch:

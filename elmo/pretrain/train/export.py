@@ -24,10 +24,11 @@ from elmo.files import atomic_file
 from elmo.model.bilm import BiLM
 from elmo.pretrain.config import RunConfig
 from elmo.pretrain.data.prepared import PreparedData
+from elmo.pretrain.data.stream import sample_interval
 from elmo.pretrain.train.best_weights import load_best, stored_weights
 from elmo.pretrain.train.loop import TrainResult
 from elmo.pretrain.train.metrics_log import read_metrics
-from elmo.pretrain.train.perplexity import DEFINITION, Evaluator, sample_interval
+from elmo.pretrain.train.perplexity import DEFINITION, Evaluator
 from elmo.progress import Progress
 from elmo.records import make_record, write_record
 from elmo.schema import COUNT, NUMBER, Number, find_problem

@@ -18,7 +18,7 @@ from elmo.kernels.api import find_kernel
 from elmo.model.bilm import BiLM
 from elmo.model.lstm import State
 from elmo.model.stacks import run_stacks
-from elmo.pretrain.data.prepared import PreparedData, Split
+from elmo.pretrain.data.prepared import PreparedData
 from elmo.pretrain.data.stream import ContinuousStream, Direction, LMBatch, sentence_batches
 from elmo.pretrain.train.type_inputs import distinct_vectors
 from elmo.progress import Progress
@@ -104,11 +104,8 @@ class Evaluator:
         `sentences` selects sentences by number, for example those of one source. With `max_words`, every n-th sentence
         of the text is measured, so that the shares of the sources stay the same.
         """
-        text = data.split(split)
-        chosen = range(text.num_sentences) if sentences is None else sentences
-        interval = sample_interval(text, max_words)
-        chosen = range(-(-chosen.start // interval) * interval, chosen.stop, interval)
-        return self._measure(sentence_batches(data, split, max_tokens=self.batch_tokens, sentences=chosen), carry=False)
+        batches = sentence_batches(data, split, max_tokens=self.batch_tokens, max_words=max_words, sentences=sentences)
+        return self._measure(batches, carry=False)
 
     def carried(self, data: PreparedData, *, split: str = "heldout", max_words: int | None = None) -> Perplexity:
         """The perplexity of continuous text; see `carried_sum`."""
@@ -171,11 +168,6 @@ class Evaluator:
             for a in range(0, len(hidden), 2048)
         ]
         return -float(torch.stack(parts).sum())
-
-
-def sample_interval(text: Split, max_words: int | None) -> int:
-    """The number n so that every n-th sentence has about `max_words` words together; 1 without a limit."""
-    return 1 if max_words is None else max(1, math.ceil(text.num_tokens / max_words))
 
 
 def _exp(loss: float) -> float:

@@ -21,7 +21,7 @@ from elmo.pretrain.train.metrics_log import MetricsLog
 from elmo.pretrain.train.optim import learning_rate, load_optimizer
 from elmo.pretrain.train.spike_guard import SpikeGuard
 from elmo.pretrain.train.step import Trainer
-from elmo.settings import changed_settings
+from elmo.settings import changed_settings, describe_changes
 
 log = logging.getLogger(__name__)
 
@@ -57,7 +57,7 @@ class RunState:
         if newest is None:
             return
         path, weights, training, manifest = newest
-        if changes := _describe_changes(manifest["identity"], self.identity):
+        if changes := describe_changes(changed_settings(manifest["identity"], self.identity)):
             raise DataError(
                 f"{path} belongs to another run ({changes}).",
                 "Choose another --out, or use the settings with which the run was started.",
@@ -66,7 +66,8 @@ class RunState:
         self.saved_step = self.step
         self.spike_guard.restore(training.get("spike_guard", {"settled": self.step}))
         self.trainer.lr_factor = self.spike_guard.lr_factor
-        changes = _describe_changes(manifest["settings"], _shared_settings(self.config, manifest["settings"]))
+        settings = _shared_settings(self.config, manifest["settings"])
+        changes = describe_changes(changed_settings(manifest["settings"], settings))
         print_status(f"continuing from step {self.step:,} ({path.name})" + (f"; changed: {changes}" if changes else ""))
         if line := _describe_rate_change(manifest["settings"], self.config, self.step):
             print_status(line)
@@ -153,13 +154,6 @@ class RunState:
 def is_due(step: int, interval: int) -> bool:
     """Whether something that happens every `interval` steps happens after this step; an interval of 0 means never."""
     return bool(interval) and step % interval == 0
-
-
-def _describe_changes(before: dict[str, Any], after: dict[str, Any]) -> str:
-    """The settings that differ, in words; empty where there are none."""
-    changed = changed_settings(before, after)
-    text = ", ".join(f"{key} {str(old)[:80]} -> {str(new)[:80]}" for key, (old, new) in changed.items())
-    return text.encode("utf-8", "backslashreplace").decode()  # a lone surrogate cannot be printed
 
 
 def _describe_rate_change(before: dict[str, Any], config: RunConfig, step: int) -> str:
