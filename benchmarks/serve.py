@@ -10,6 +10,8 @@ overload    512 clients x 10 requests against a queue of 256: statuses 200 and 4
 soak        16 clients for five minutes, every tenth request broken: memory and open files after the first minute
 throughput  requests of 32 sentences from 4 clients against `Embedder.encode` on the same sentences, same threads
 workers     the same throughput with one worker and with as many as there are cores, one thread each
+busy        16 clients, the server's default number of threads: requests per second beside a process that keeps one core
+            busy, relative to the same requests without it
 minilm      all-MiniLM-L6's architecture with random weights in a plain FastAPI server (benchmarks/serve_minilm.py), the
             same requests of one sentence from 16 clients
 
@@ -44,7 +46,7 @@ import elmo
 from elmo.bench.sample import sample_sentences
 
 ROOT = Path(__file__).resolve().parent.parent
-PARTS = ("load", "overload", "soak", "throughput", "workers", "minilm")
+PARTS = ("load", "overload", "soak", "throughput", "workers", "busy", "minilm")
 TOLERANCE = 1e-5
 
 
@@ -156,6 +158,25 @@ class Bench:
         return {**row, "tokens/s per core": round(rates[counts[-1]] / counts[-1]), "ratio": round(ratio, 2),
                 "ok": ratio >= 0.8}  # fmt: skip
 
+    def busy(self) -> dict[str, Any]:
+        total = 32 * self.args.requests
+        bodies = embedding_bodies([[self.texts[i % len(self.texts)]] for i in range(total)], self.name)
+        with self.server(threads=0) as (port, _):
+            idle = run(run_clients(port, "/v1/embeddings", bodies, clients=16, check=self.is_right))
+            with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as loop:
+                try:
+                    busy = run(run_clients(port, "/v1/embeddings", bodies, clients=16, check=self.is_right))
+                finally:
+                    loop.kill()
+        share = idle.seconds / busy.seconds
+        return {
+            "requests": total, "idle requests/s": round(total / idle.seconds, 1),
+            "busy requests/s": round(total / busy.seconds, 1), "share": round(share, 2),
+            "idle p99 ms": round(idle.percentile(99), 1), "busy p99 ms": round(busy.percentile(99), 1),
+            "wrong": idle.num_wrong + busy.num_wrong,
+            "ok": share >= 0.3 and busy.statuses[200] == total and not idle.num_wrong + busy.num_wrong,
+        }  # fmt: skip
+
     def minilm(self) -> dict[str, Any]:
         total = 16 * self.args.requests
         bodies = embedding_bodies([[self.texts[i % len(self.texts)]] for i in range(total)], self.name)
@@ -184,7 +205,8 @@ class Bench:
     @contextlib.contextmanager
     def server(self, *options: str, threads: int | None = None) -> Iterator[tuple[int, list[int]]]:
         command = [sys.executable, "-m", "elmo", "serve", "--model", self.args.model, "--device", "cpu", "--port", "0"]
-        command += ["--json", "--threads", str(threads or self.args.threads), *options]
+        threads = self.args.threads if threads is None else threads
+        command += ["--json", *(("--threads", str(threads)) if threads else ()), *options]  # 0: the default
         with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
             assert process.stdout is not None
             facts = json.loads(process.stdout.readline())
