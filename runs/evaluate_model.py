@@ -37,7 +37,7 @@ def commands(model: str, text: Path, tasks: Path, device: str) -> dict[str, list
     similar = ["similar", PLAY[0], "play", str(text / "enwiki2015.heldout.txt.xz"), "--beside", PLAY[1], "--paragraphs"]
     return {
         "heldout": ["perplexity", model, *heldout, "--tokenizer", "default", *on],
-        "lm1b": ["perplexity", model, *news, *on],
+        "lm1b": ["perplexity", model, *news, "--tokenizer", "none", *on],  # the text is tokenised
         **{name: ["probe", name, *data, "--model", model, *on] for name, data in probes.items()},
         "demo": ["demo", "--model", model],
         "geometry": ["geometry", *news, "--model", model, "--tokenizer", "whitespace", "--min-count", "5"]

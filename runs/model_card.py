@@ -65,7 +65,7 @@ class Card:
             *(self.head, self.data, self.filtering, self.training, self.perplexity, self.news),
             *(self.probes, self.similarity, self.variant, self.limits, self.reproduction),
         )
-        return "\n\n".join(section() for section in sections) + "\n"
+        return "\n\n".join(text for section in sections if (text := section())) + "\n"
 
     def head(self) -> str:
         model, lstm, chars = self.shape["model"], self.shape["model"]["lstm"], self.shape["model"]["chars"]
@@ -73,6 +73,7 @@ class Card:
         megabytes = sum(file["bytes"] for file in self.files.values()) / 1e6
         filters = sum(count for _, count in chars["filters"])
         words = f"{model['head']['vocab_size']:,} words" if model.get("head") else "none"
+        softmax = f", the softmax in {self.shape['head_bits']} bits" if self.shape.get("head_bits") else ""
         rows = [["file", "bytes", "sha256"]]
         rows += [[n, f"{f['bytes']:,}", f"`{f['sha256']}`"] for n, f in self.files.items() if n != "README.md"]
         return f"""# The model `{name}`
@@ -86,10 +87,10 @@ An English biLM (ELMo, Peters et al. 2018) that is part of the package: `elmo.lo
   {filters:,} character filters, highways: {chars["num_highways"]};
   {lstm["num_layers"] + 1} layers of vectors, each {2 * lstm["proj_dim"]} wide.
 - Softmax: {words}. The input can be any word, because words are read as bytes.
-- Stored as {self.shape.get("storage", "float32")}, {megabytes:.1f} MB; the numbers below are those of the
+- Stored as {self.shape.get("storage", "float32")}{softmax}, {megabytes:.1f} MB; the numbers below are those of the
   stored model unless stated otherwise. It exports to options.json + weights.hdf5
   (`elmo convert default out --to hdf5`).
-- Licence of the weights: CC BY-SA 4.0, because most of the text is under CC BY-SA. It is unsettled whether such a
+- Licence of the weights: CC BY-SA 4.0, because much of the text is under CC BY-SA. It is unsettled whether such a
   licence applies to weights; we follow the stricter reading. The code is Apache-2.0.
 
 {table(rows, "lrl")}"""
@@ -97,12 +98,12 @@ An English biLM (ELMo, Peters et al. 2018) that is part of the package: `elmo.lo
     def used(self) -> dict[str, dict[str, Any]]:
         """The sources in sources.toml that the run was trained on, by name."""
         files = [Path(file).name for file in self.config["data"]["files"]]
-        return {name: s for name, s in self.sources.items() if any(file.startswith(name) for file in files)}
+        return {name: s for name, s in self.sources.items() if any(file.startswith(f"{name}.") for file in files)}
 
     def data(self) -> str:
         used = self.used()
         files = [Path(file).name for file in self.config["data"]["files"]]
-        unlisted = [file for file in files if not file.startswith(tuple(used) or ("\0",))]
+        unlisted = [file for file in files if not any(file.startswith(f"{name}.") for name in used)]
         rows = [["source", "what", "words (M)", "licence", "from"]]
         rows += [[f"`{n}`", s["what"], f"{s['words']:.1f}", s["licence"], s["from"]] for n, s in used.items()]
         rows += [[f"`{file}`", self.not_measured(f"runs/sources.toml: {file}"), "", "", ""] for file in unlisted]
@@ -152,20 +153,19 @@ Perplexity on the validation sample during training, before the weights were rou
         matches = self.select(lambda name, r: "reset" in r and "by_source" in r and "lm1b" not in name)
         model = "the stored model"
         if not matches and "perplexity" in self.report:
-            self.not_measured("records: perplexity of the stored model by source")
             matches = [("", self.report["perplexity"] | {"definition": self.report["definition"]})]
             model = "the run's weights before rounding"
         rows = [["domain", "source", "words", "unknown", "forward", "backward", "mean", "mean, carried"]]
         for _, record in matches[:1]:
             for source, one in {**record["by_source"], "all": record}.items():
-                name = next((n for n in self.sources if Path(source).name.startswith(n)), source)
+                name = next((n for n in self.sources if Path(source).name.startswith(f"{n}.")), source)
                 rows.append([self.sources.get(name, {}).get("domain", ""), name, *perplexity_cells(one)])
         definition = matches[0][1]["definition"] if matches else self.not_measured("perplexity by source")
         parts = ["## Held-out perplexity by domain", f"Measured on {model}.", table(rows, "llrrrrrr")]
         return "\n\n".join([*parts, f"{escape_html(definition)}.", *self.rounding()])
 
     def rounding(self) -> list[str]:
-        """The perplexity before and after the model was rounded to 8 bits; empty if it was not measured."""
+        """The perplexity before and after the model was rounded; empty if it was not measured."""
         matches = self.select(lambda _, r: "rounded" in r and "exact" in r)
         rows = [["text", "words", "before rounding", "stored"]]
         for _, record in matches[:1]:
@@ -173,13 +173,13 @@ Perplexity on the validation sample during training, before the weights were rou
                 rows.append([name, f"{one['words']:,}", f"{record['exact'][name]['mean']:.2f}", f"{one['mean']:.2f}"])
         if not matches:
             return []
-        return [f"Perplexity before and after rounding to 8 bits ({matches[0][1]['text']}):", table(rows, "lrrr")]
+        return [f"Perplexity before and after rounding ({matches[0][1]['text']}):", table(rows, "lrrr")]
 
     def news(self) -> str:
         matches = self.select(lambda name, r: "reset" in r and "lm1b" in name)
         text = "1B Word, held-out shards 10 and 11"
         rows = [["text", "words", "unknown", "forward", "backward", "mean", "mean, carried"]]
-        rows += [[text, *perplexity_cells(record)] for _, record in matches[:1]]
+        rows += [[record.get("note", text), *perplexity_cells(record)] for _, record in matches[:1]]
         if not matches:
             rows.append([text, self.not_measured("records: lm1b"), "", "", "", "", ""])
         return f"""## News, another domain
@@ -219,10 +219,10 @@ with two senses, four sentences per sense; layer 0 has no context, so its share 
 {table(rows, "lrrr")}"""
 
     def variant(self) -> str:
-        title = "## A domain variant"
+        """Fine-tuned variants; empty if there are none."""
         matches = self.select(lambda _, r: "before" in r and "after" in r)
         if not matches:
-            return f"{title}\n\n{self.not_measured('records: report.json of elmo finetune')}"
+            return ""
         rows = [["variant", "text", "before", "after"]]
         for name, record in matches:
             for source, after in (record["after"].get("by_source") or {"all": record["after"]}).items():
@@ -230,7 +230,7 @@ with two senses, four sentences per sense; layer 0 has no context, so its share 
                 before_mean = f"{before['reset']['mean']:.1f}" if "reset" in before else "no softmax"
                 after_mean = f"{after['reset']['mean']:.1f}"
                 rows.append([record.get("note", name), Path(source).name, before_mean, after_mean])
-        return f"{title}\n\nMade with `elmo finetune`; perplexity, state reset.\n\n{table(rows, 'llrr')}"
+        return f"## A domain variant\n\nMade with `elmo finetune`; perplexity, state reset.\n\n{table(rows, 'llrr')}"
 
     def limits(self) -> str:
         words = sum(source["words"] for source in self.used().values())
@@ -240,7 +240,7 @@ with two senses, four sentences per sense; layer 0 has no context, so its share 
 - The text is what is openly available (see above): formal, edited writing, much of it British or American, much of it
   by and about men; novels and speeches carry the views of their time on women, races, classes and religions. The
   vectors and the predicted words reflect all of that. Do not rank or judge people with them.
-- English only. Tweets, chats, speech, code and other languages are far from the training text; words are read as bytes,
+- English only. Tweets, chats, code and other languages are far from the training text; words are read as bytes,
   so nothing fails, but the vectors mean less.
 - Small: {words:.0f} million words and {hours}; the published English models had 800 million words or more.
   If you can afford a current transformer, compare with one first; this model is for small machines, offline use,
@@ -249,12 +249,14 @@ with two senses, four sentences per sense; layer 0 has no context, so its share 
 - Stored numbers are rounded; `elmo info default` says how. The loaded weights are exactly those that were measured."""
 
     def reproduction(self) -> str:
+        bits = self.shape.get("head_bits")
+        convert = f"--storage {self.shape.get('storage', 'float32')}" + (f" --head-bits {bits}" if bits else "")
         return f"""## Train it again
 
     elmo pretrain --config {self.recipe} --out run       # needs the text above and a GPU
-    elmo convert run/model elmo/models/english --storage int8 --name english --overwrite
+    elmo convert run/model elmo/models/english {convert} --name english --overwrite
     python runs/model_card.py run --model elmo/models/english --records records/ --out docs/model_card.md
-    elmo convert run/model elmo/models/english --storage int8 --name english --card docs/model_card.md --overwrite
+    elmo convert run/model elmo/models/english {convert} --name english --card docs/model_card.md --overwrite
 
 A run that was interrupted continues when the command is started again. The same text, seed and settings give the same
 model up to rounding differences in the sums of a GPU."""
@@ -364,7 +366,7 @@ def main() -> None:
     parser.add_argument("--model", type=Path, required=True, help="folder of the shipped model")
     parser.add_argument("--records", type=Path, help="folder of JSON records")
     parser.add_argument("--minutes", type=float, help="duration of the training in minutes")
-    parser.add_argument("--recipe", default="runs/english/config.toml", help="the committed settings of the run")
+    parser.add_argument("--recipe", default="runs/english_second/recipe.toml", help="the committed settings of the run")
     parser.add_argument("--out", type=Path, required=True, help="the Markdown file to write")
     parser.add_argument("--strict", action="store_true", help="fail if something was not measured")
     options = parser.parse_args()

