@@ -112,7 +112,7 @@ def test_an_allennlp_tagger_has_the_loss_course_of_a_plain_one(kind):
                 optimizer.step()
                 course.append(output["loss"].item())
     np.testing.assert_allclose(losses[0], losses[1], rtol=0, atol=1e-5)
-    assert np.mean(losses[0][-5:]) < 0.9 * np.mean(losses[0][:5]), "it learns"
+    assert np.mean(losses[0][-5:]) < 0.95 * np.mean(losses[0][:5]), "it learns"
     learned = [weight.item() for weight in tagger.elmo.scalar_mix_0.scalar_parameters]
     np.testing.assert_allclose(learned, plain.mix_weights.tolist(), rtol=0, atol=1e-4)
     assert max(map(abs, learned)) > 0.01, "the mix is trained"
