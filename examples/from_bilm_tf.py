@@ -17,7 +17,8 @@ QUESTION = ["Who was the head of the museum ?"]
 
 
 def main() -> None:
-    options_file, weight_file = sys.argv[1:3] or ("english", None)  # the name of a model, instead of two files
+    options_file = sys.argv[1] if len(sys.argv) > 1 else "english"  # a model's name or folder, or its options
+    weight_file = sys.argv[2] if len(sys.argv) > 2 else None
     batcher = Batcher(None, 50)
     bilm = BidirectionalLanguageModel(options_file, weight_file)
     context_ops = bilm(batcher.batch_sentences([text.split() for text in CONTEXT]), placeholder="context")

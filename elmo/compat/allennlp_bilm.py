@@ -179,7 +179,8 @@ def word_table(bilm: BiLM, indexer: ByteIndexer, words: Sequence[str]) -> Tensor
 def distinct_token_vectors(bilm: BiLM, ids: Tensor) -> Tensor:
     """Token vectors (B, T, P) of ids (B, T, C); each distinct word is computed once."""
     words, inverse = torch.unique(ids.flatten(0, 1), dim=0, return_inverse=True)  # (N, C), (B*T,)
-    return token_vectors(bilm, words)[inverse].unflatten(0, ids.shape[:2])
+    vectors: Tensor = token_vectors(bilm, words)[inverse].unflatten(0, ids.shape[:2])  # (B, T, P)
+    return vectors
 
 
 def add_boundaries(rows: Tensor, mask: Tensor, begin: Tensor, end: Tensor) -> tuple[Tensor, Tensor]:

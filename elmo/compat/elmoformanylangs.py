@@ -27,7 +27,7 @@ class Embedder:
     def __init__(self, model_dir: str | Path, batch_size: int = 64) -> None:
         check_count("batch_size", batch_size)
         self.model_dir, self.batch_size = model_dir, batch_size
-        self._embedder = load(model_dir, tokenizer="whitespace")
+        self._embedder = load(model_dir)
 
     def sents2elmo(self, sents: Sequence[Sequence[str]], output_layer: int = AVERAGE) -> list[np.ndarray]:
         """Vectors of tokenised sentences, a list of (n, D), or of (L+1, n, D) for all layers.

@@ -59,8 +59,7 @@ class Module(nn.Module):
         if output not in ("numpy", "torch"):
             raise ConfigError(f"output is {output!r}; expected numpy or torch.")
         self.name, self._output = name, output
-        # split on spaces is done here; the tokenizer is for those who use the embedder itself
-        self.embedder = load_embedder(_model_name(spec), device=device, tokenizer="whitespace")
+        self.embedder = load_embedder(_model_name(spec), device=device)
         self.mix = ScalarMix(self.embedder.num_layers).requires_grad_(trainable)
         self.mix.to(self.embedder.device)
 

@@ -176,6 +176,9 @@ def test_wrong_inputs_are_refused(tmp_path):
         make(use_character_inputs=False)
     with pytest.raises(WeightsError, match="no 'embedding'"):
         make(use_character_inputs=False, embedding_weight_file=WEIGHT_FILE)
+    (tmp_path / "cut.hdf5").write_bytes(WEIGHT_FILE.read_bytes()[:1000])
+    with pytest.raises(WeightsError, match=r"cut\.hdf5"):
+        make(use_character_inputs=False, embedding_weight_file=tmp_path / "cut.hdf5")
     ops = bilm(batcher.batch_sentences(CONTEXT))
     weight_layers("input", ops, l2_coef=0.1)
     with pytest.raises(ConfigError, match="other settings"):
