@@ -47,6 +47,36 @@ def test_a_tagger_with_a_mix_finds_names_that_it_was_not_trained_on(capsys, monk
     assert abs(sum(weights) - 1) < 0.02
 
 
+def test_code_for_tfhub_gives_five_outputs_and_trains_four_scalars(capsys, monkeypatch):
+    printed = run_example("from_tfhub.py", capsys, monkeypatch)
+    shapes = dict(re.findall(r"^(\w+) +(\(.*\))$", printed, re.M))
+    assert set(shapes) == {"word_emb", "lstm_outputs1", "lstm_outputs2", "elmo", "default"}
+    assert shapes["elmo"].startswith("(2, 6, ")
+    weights = [float(weight) for weight in printed.splitlines()[-1].split(":")[1].split()]
+    assert weights[1] == max(weights) > 0.5, "layer 1 solves the task"
+
+
+def test_code_for_bilm_tf_finds_the_word_of_the_question(capsys, monkeypatch):
+    printed = run_example("from_bilm_tf.py", capsys, monkeypatch)
+    assert "lengths: [9, 10]" in printed
+    assert "nearest to 'head': director" in printed, printed
+    assert "trainable numbers: 4" in printed
+
+
+def test_code_for_simple_elmo_finds_the_text_of_the_same_topic(capsys, monkeypatch):
+    printed = run_example("from_simple_elmo.py", capsys, monkeypatch)
+    assert "vectors of the words: (3, 6, " in printed
+    assert "nearer to the first text: A judge dismissed the case ." in printed
+
+
+def test_code_for_elmoformanylangs_tells_the_senses_of_a_word_apart(capsys, monkeypatch):
+    printed = run_example("from_elmoformanylangs.py", capsys, monkeypatch)
+    cosines = re.findall(r"^layer +(-?\d): cosines (\S+) \(money, money\) (\S+) \(money, river\)$", printed, re.M)
+    assert [layer for layer, _, _ in cosines] == ["0", "1", "2", "-1"]
+    assert cosines[0][1:] == ("1.00", "1.00"), "the word encoder sees no context"
+    assert all(float(same) > float(other) for layer, same, other in cosines if layer != "0"), printed
+
+
 def test_every_example_is_run_by_a_test():
-    tests = Path(__file__).read_text("utf-8") + (Path(__file__).parent / "compat/test_allennlp.py").read_text("utf-8")
+    tests = "".join(path.read_text("utf-8") for path in Path(__file__).parent.rglob("test_*.py"))
     assert [path.name for path in EXAMPLES.glob("*.py") if f'"{path.name}"' not in tests] == []

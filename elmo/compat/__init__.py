@@ -1,1 +1,1 @@
-"""Drop-in replacements for the interfaces of AllenNLP and simple_elmo: change one import, and old code runs."""
+"""Drop-in replacements for AllenNLP, bilm-tf, TF-Hub, simple_elmo and ELMoForManyLangs: change one import."""

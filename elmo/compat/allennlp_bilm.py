@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from elmo.embed.run.plain import token_vectors
 from elmo.errors import ConfigError, WeightsError
+from elmo.model.bilm import BiLM
 from elmo.model.lstm import State
 from elmo.text.indexer import ByteIndexer
 from elmo.weights import torch_layout
@@ -93,12 +94,7 @@ class _ElmoBiLm(nn.Module):
 
     def create_cached_cnn_embeddings(self, tokens: list[str]) -> None:
         """Precomputes the token layer of words; a word's id is its position in the list, and position 0 is padding."""
-        parameter = next(self.bilm.parameters())
-        table = parameter.new_zeros(len(tokens), self.bilm.config.lstm.proj_dim)  # (V, P)
-        with torch.no_grad():
-            for start in range(0, len(tokens), WORDS_PER_BATCH):
-                rows = np.stack([self._indexer.row(token) for token in tokens[start : start + WORDS_PER_BATCH]])
-                table[start : start + len(rows)] = token_vectors(self.bilm, torch.from_numpy(rows).to(parameter.device))
+        table = word_table(self.bilm, self._indexer, tokens)  # (V, P)
         make_embedding: Callable[..., nn.Embedding] = nn.Embedding.from_pretrained
         self._word_embedding = make_embedding(table, freeze=not self._requires_grad, padding_idx=0)
 
@@ -108,8 +104,7 @@ class _ElmoBiLm(nn.Module):
         if ids.shape[-1] != len(begin):
             raise ConfigError(f"ids have {ids.shape[-1]} characters per token; the model reads {len(begin)}.")
         ids, mask = add_boundaries(ids, (ids > 0).any(dim=-1), begin, end)
-        words, inverse = torch.unique(ids.flatten(0, 1), dim=0, return_inverse=True)  # (N, C), (B*(T+2),)
-        return token_vectors(self.bilm, words)[inverse].unflatten(0, mask.shape), mask
+        return distinct_token_vectors(self.bilm, ids), mask
 
     def _cached_token_layer(self, word_ids: Tensor | None) -> tuple[Tensor, Tensor]:
         assert self._word_embedding is not None
@@ -168,6 +163,24 @@ class RowStates(nn.Module):
             B = h.shape[1]
             h, c = (torch.cat([new, old[:, B:].to(new)], 1) for new, old in zip((h, c), self._states, strict=True))
         self._states = (h, c)
+
+
+def word_table(bilm: BiLM, indexer: ByteIndexer, words: Sequence[str]) -> Tensor:
+    """The token vectors of a list of words, (V, P), on the model's device and without gradients."""
+    parameter = next(bilm.parameters())
+    table = parameter.new_zeros(len(words), bilm.config.lstm.proj_dim)  # (V, P)
+    with torch.no_grad():
+        for start in range(0, len(words), WORDS_PER_BATCH):
+            rows = torch.from_numpy(indexer.rows(words[start : start + WORDS_PER_BATCH])).to(parameter.device)
+            table[start : start + len(rows)] = token_vectors(bilm, rows)
+    return table
+
+
+def distinct_token_vectors(bilm: BiLM, ids: Tensor) -> Tensor:
+    """Token vectors (B, T, P) of ids (B, T, C); each distinct word is computed once."""
+    words, inverse = torch.unique(ids.flatten(0, 1), dim=0, return_inverse=True)  # (N, C), (B*T,)
+    vectors: Tensor = token_vectors(bilm, words)[inverse].unflatten(0, ids.shape[:2])  # (B, T, P)
+    return vectors
 
 
 def add_boundaries(rows: Tensor, mask: Tensor, begin: Tensor, end: Tensor) -> tuple[Tensor, Tensor]:

@@ -45,16 +45,7 @@ class Vocabulary:
     @classmethod
     def from_file(cls, path: str | Path) -> Vocabulary:
         """Reads one word per line; the file is decompressed by its suffix, and a blank line is an error."""
-        words = []
-        for number, line in enumerate(read_lines(path), start=1):
-            word = line.strip()
-            if not word:
-                raise DataError(
-                    f"{path}:{number}: a blank line in a vocabulary.", "Remove it: the format is one word per line."
-                )
-            if word != _SKIPPED_LINE:
-                words.append(word)
-        return cls(words, source=str(path))
+        return cls(read_words(path), source=str(path))
 
     def __len__(self) -> int:
         return len(self.words)
@@ -69,3 +60,17 @@ class Vocabulary:
     def ids(self, words: Sequence[str]) -> np.ndarray:
         """Ids of a sentence's words, without boundaries, (N,)."""
         return np.fromiter((self._ids.get(word, self.unk) for word in words), dtype=np.int64, count=len(words))
+
+
+def read_words(path: str | Path) -> list[str]:
+    """The words of a vocabulary file in order, one per line; a blank line is an error."""
+    words = []
+    for number, line in enumerate(read_lines(path), start=1):
+        word = line.strip()
+        if not word:
+            raise DataError(
+                f"{path}:{number}: a blank line in a vocabulary.", "Remove it: the format is one word per line."
+            )
+        if word != _SKIPPED_LINE:
+            words.append(word)
+    return words

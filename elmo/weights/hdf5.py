@@ -49,6 +49,16 @@ def read_hdf5(path: Path, config: BiLMConfig, *, head: bool = False) -> dict[str
         return {spec.name: from_published(spec, _read(datasets[name], path)) for spec, name in matches}
 
 
+def read_dataset(path: Path, name: str) -> np.ndarray | None:
+    """One dataset as stored, in float32; None if the file has none of this name."""
+    with memory_bound(path), _opened(path) as file:
+        dataset = _datasets(file, path).get(name)
+        if dataset is None:
+            return None
+        claim(max(dataset.nbytes, 4 * dataset.size), path)
+        return _read(dataset, path).astype(np.float32)
+
+
 def write_hdf5(path: Path, config: BiLMConfig, tensors: Mapping[str, Tensor], *, head: bool = False) -> None:
     """Writes the published layout without the softmax, as AllenNLP's files are; with `head`, only the softmax."""
     image = io.BytesIO()  # in memory: h5py crashes the process if the disk fills up while a file is open
