@@ -8,6 +8,7 @@ from importlib import metadata
 from pathlib import Path
 
 import pytest
+from licences import table
 from packaging.requirements import Requirement
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -23,11 +24,18 @@ if not ENVIRONMENTS:
 (ENVIRONMENT,) = ENVIRONMENTS
 
 
-def libraries(extra: str) -> list[Requirement]:
-    """The requirements of an extra and of the extras that it names."""
+def requirements_of(extra: str) -> list[Requirement]:
+    """The requirements that an extra adds."""
     requirements = [Requirement(text) for text in metadata.requires("elmo-lm") or []]
-    own = [item for item in requirements if item.marker is not None and item.marker.evaluate({"extra": extra})]
-    own = [item for item in own if not item.marker.evaluate({"extra": ""})]
+    conditional = [item for item in requirements if item.marker is not None]
+    return [
+        item for item in conditional if [item.marker.evaluate({"extra": name}) for name in ("", extra)] == [False, True]
+    ]
+
+
+def libraries(extra: str) -> list[Requirement]:
+    """The libraries of an extra and of the extras that it names."""
+    own = requirements_of(extra)
     nested = [library for item in own if item.name == "elmo-lm" for name in item.extras for library in libraries(name)]
     return [item for item in own if item.name != "elmo-lm"] + nested
 
@@ -56,3 +64,21 @@ def test_the_installed_versions_are_the_tested_ones() -> None:
 
 def name_and_version(distribution: metadata.Distribution) -> tuple[str, str]:
     return distribution.metadata["Name"], distribution.version
+
+
+# no licence in the form that tests/licences.py reads, or a weaker copyleft; the reason why users may install it
+ACCEPTED_LICENCES = {
+    "gensim": "LGPL-2.1: users install it themselves, and the package only imports it",
+    "mpld3": "BSD with three clauses, written 'BSD 3-clause'",
+    "python-dateutil": "Apache-2.0 or BSD, written 'Dual License'",
+    "pptree": "required by flair; its metadata name no licence",
+    "pytorch-revgrad": "MIT, named by a classifier and its licence file alone",
+}
+
+
+def test_the_licences_of_the_libraries_are_permissive_or_accepted_for_a_reason() -> None:
+    extra = ENVIRONMENT.extras.split(",")[-1]
+    nested = [item for item in requirements_of(extra) if item.name == "elmo-lm"]
+    extras = (extra, *sorted(name for item in nested for name in item.extras))
+    rows = [row for row in table(extras) if not row.is_permissive]
+    assert [f"{row.package}: {row.text}" for row in rows if row.package not in ACCEPTED_LICENCES] == []
