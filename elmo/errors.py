@@ -51,12 +51,12 @@ EXTRAS = {
     "sklearn": "scikit-learn",
     "pandas": "pandas",
     "datasets": "datasets",
-    "sentence-transformers": "sentence-transformers",
+    "sentence-transformers": "sentence-transformers datasets accelerate",
     "huggingface": "huggingface_hub",
     "flair": "flair",
     "gensim": "gensim",
     "lightning": "lightning",
-    "onnx": "onnx onnxscript onnxruntime",
+    "onnx": "onnx onnxruntime",
     "ray": "'ray[data]' pyarrow",  # quoted, because shells expand brackets
 }
 

@@ -19,7 +19,7 @@ else:
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-FOR_DEVELOPERS = {"all", "test", "browser", "integrations", "release"}
+FOR_DEVELOPERS = {"all", "test", "browser", "integrations", "release", "docs", "notebooks"}
 INTEGRATIONS = sorted(
     path.relative_to(ROOT).with_suffix("").as_posix().replace("/", ".").removesuffix(".__init__")
     for path in (ROOT / "elmo" / "integrations").rglob("*.py")

@@ -7,7 +7,7 @@
 
 The wheel of the checkout is installed once per Python with the tested torch and the newest versions of the rest. Each
 extra is then added to a copy of that environment. An extra passes if pip's check of all requirements passes and what
-it is for works: the examples that bear its name (examples/spacy.py, examples/spacy_*.py) and its line in COMMANDS.
+it is for works: its module in elmo/integrations, the examples whose names begin with it, and its line in COMMANDS.
 """
 
 from __future__ import annotations
@@ -32,7 +32,14 @@ else:
     import tomli as tomllib
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-DEVELOPMENT = ("test", "browser", "integrations", "release")  # for the checkout; their own commands install them
+DEVELOPMENT = (
+    "test",
+    "browser",
+    "integrations",
+    "release",
+    "docs",
+    "notebooks",
+)  # for the checkout; their own commands install them
 TINY = ["--model", "tiny-random"]
 EMBED = ["-m", "elmo", "embed", "in.txt"]
 SERVE = """
@@ -56,6 +63,7 @@ COMMANDS: dict[str, list[str]] = {  # extra -> a command that needs its librarie
     ],
     "serve": ["-c", SERVE],
 }  # fmt: skip
+PREFIXES = {"sklearn": "scikit_learn", "huggingface": "hugging_face"}  # of the examples, where it is not the extra
 TEXT = "The cat sat on the mat .\nIt slept near the bank of the river .\n" * 100
 
 
@@ -132,9 +140,12 @@ def uses_of(extra: str) -> list[tuple[str, list[str]]]:
     if extra == "all":
         return [use for name in COMMANDS for use in uses_of(name)]
     stem = extra.replace("-", "_")
-    examples = sorted({*(ROOT / "examples").glob(f"{stem}.py"), *(ROOT / "examples").glob(f"{stem}_*.py")})
-    commands = [("command", COMMANDS[extra])] if extra in COMMANDS else []
-    return commands + [(path.name, [str(path)]) for path in examples]
+    folder, prefix = ROOT / "examples", PREFIXES.get(extra, stem)
+    examples = sorted({*folder.glob(f"{prefix}.py"), *folder.glob(f"{prefix}_*.py")})
+    uses = [("command", COMMANDS[extra])] if extra in COMMANDS else []
+    if list((ROOT / "elmo" / "integrations").glob(f"{stem}*")):
+        uses.append((f"import elmo.integrations.{stem}", ["-c", f"import elmo.integrations.{stem}"]))
+    return uses + [(path.name, [str(path)]) for path in examples]
 
 
 def requirements(extra: str) -> list[str]:
