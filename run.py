@@ -3,16 +3,22 @@
 
     python3 run.py demo              show words in context, neighbours, substitutes and a picture
     python3 run.py test [ARGS...]    run the fast tests; ARGS are passed to pytest
+    python3 run.py integrations [NAMES...] [ARGS...]
+                                     run tests/integrations/test_NAME.py, or all, with the other libraries installed
     python3 run.py slow [ARGS...]    run the slow tests in parts and write a record; --help lists the parts
     python3 run.py floor             test the lowest versions that pyproject.toml allows
     python3 run.py lint              run ruff and mypy
     python3 run.py browser           install Playwright and Chromium for the tests that open a page
+    python3 run.py extras [NAMES...] install each extra alone in clean environments, on every Python; --help lists more
     python3 run.py wheel             build the wheel, install it in a clean environment and embed with it
+    python3 run.py release           build and check the sdist and the wheel for the package index, in dist/
     python3 run.py elmo ARGS...      run the elmo command
     python3 run.py setup             only create .venv
 
-ELMO_VENV sets another location of the environment. An interrupted set-up is repeated; if two run at the same time, the
-second one waits.
+ELMO_VENV sets another location of the environment; those of `integrations` lie beside it (.venv-integrations,
+.venv-flair). An interrupted set-up is repeated; if two run at the same time, the second one waits.
+
+The file is one thing although it is long: it must run before anything is installed, also as a single copy.
 """
 # No `from __future__` and no newer syntax: an old Python must reach need_python() to print its message.
 
@@ -33,9 +39,8 @@ ROOT = Path(__file__).resolve().parent
 VENV = Path(os.environ.get("ELMO_VENV") or ROOT / ".venv").absolute()
 BIN = "Scripts" if os.name == "nt" else "bin"
 PYTHON = VENV / BIN / ("python.exe" if os.name == "nt" else "python")
-STAMP = VENV / ".stamp"  # written last: hash of the installed requirements
-UNFINISHED = VENV / ".unfinished"  # exists during an installation; if it is found later, the installation was killed
 EMBED_ONE = "import elmo; print(elmo.load().embed('The bank of the river .').shape)"
+WHEEL_LIMIT = 95  # MB; the package index accepts 100
 CPU_INDEX = "https://download.pytorch.org/whl/cpu"
 SIZES = "about 5.5 GB, or 1.5 GB with PyTorch's CPU build (PIP_EXTRA_INDEX_URL=" + CPU_INDEX + ")"
 REASONS = (  # pattern in pip's output -> message; other failures get a second attempt without constraints
@@ -48,6 +53,42 @@ REASONS = (  # pattern in pip's output -> message; other failures get a second a
 )
 
 
+class Environment:
+    """A virtual environment with the package, some of its extras and the versions of constraint files."""
+
+    def __init__(self, folder: Path, extras: str, constraints: "tuple[str, ...]" = ("constraints.txt",)) -> None:
+        self.folder = folder
+        self.extras = extras
+        self.constraints = constraints
+        self.python = folder / BIN / PYTHON.name
+        self.stamp = folder / ".stamp"  # written last: hash of the installed requirements
+        self.unfinished = folder / ".unfinished"  # exists during an installation; found later, that one was killed
+
+    def wanted(self) -> str:
+        """Hash of the Python version and the requirements; the stamp of a current environment equals it."""
+        digest = hashlib.sha256((sys.version + " with pip" + self.extras).encode())
+        for name in ("pyproject.toml",) + self.constraints:
+            digest.update((ROOT / name).read_bytes())
+        return digest.hexdigest()
+
+    def is_fresh(self) -> bool:
+        is_stamped = self.python.exists() and self.stamp.exists() and self.stamp.read_text() == self.wanted()
+        return is_stamped and not self.unfinished.exists()
+
+
+MAIN = Environment(VENV, "test")
+SEPARATE = {  # test of tests/integrations -> an environment that differs from INTEGRATIONS
+    "flair": Environment(
+        VENV.with_name(VENV.name + "-flair"), "test,flair", ("constraints.txt", "constraints-flair.txt")
+    )
+}
+INTEGRATIONS = Environment(
+    VENV.with_name(VENV.name + "-integrations"),
+    "test,integrations",
+    ("constraints.txt", "constraints-integrations.txt"),
+)
+
+
 def main(words: "list[str]") -> None:
     need_python(sys.version_info)
     verb, rest = (words[0], words[1:]) if words else ("help", [])
@@ -57,13 +98,23 @@ def main(words: "list[str]") -> None:
         "test": ["-m", "pytest", "-n", "2", "--dist", "loadfile"],  # -n 0 runs in one process, for debuggers
         "slow": [str(ROOT / "tests" / "slow" / "run_slow.py")],
         "floor": [str(ROOT / "tests" / "slow" / "floor.py")],
+        "extras": [str(ROOT / "tests" / "slow" / "extras.py")],
+        "release": [str(ROOT / "tests" / "slow" / "release.py")],
         "setup": ["-m", "elmo", "--version"],
     }
-    if verb not in commands and verb not in ("lint", "wheel", "browser"):
+    if verb not in commands and verb not in ("lint", "wheel", "browser", "integrations"):
         print(__doc__)
         sys.exit(0 if verb in ("help", "-h", "--help") else 2)
+    if verb == "integrations":
+        sys.exit(run_integrations(rest))
     set_up()
-    if verb not in ("demo", "elmo", "slow", "floor"):  # their arguments may be paths relative to the current folder
+    if verb not in (
+        "demo",
+        "elmo",
+        "slow",
+        "floor",
+        "extras",
+    ):  # their arguments may be paths relative to the current folder
         os.chdir(str(ROOT))
     if verb == "lint":
         check([PYTHON, "-m", "ruff", "check", "."])
@@ -84,29 +135,48 @@ def need_python(version: "tuple[Any, ...]") -> None:
         stop(f"Python 3.10 or newer is required, this is {version[0]}.{version[1]} ({sys.executable}).")
 
 
-def set_up() -> None:
-    """Installs the requirements of pyproject.toml and constraints.txt in .venv, unless the stamp is current."""
+def run_integrations(words: "list[str]") -> int:
+    """Runs the tests of the libraries that `words` begins with, or all; the rest of the words is for pytest."""
+    count = next((i for i, word in enumerate(words) if word.startswith("-")), len(words))
+    code = 0
+    for environment, files in integration_runs(words[:count]):
+        set_up(environment)
+        command = [environment.python, "-m", "pytest", "-n", "0"] + files + words[count:]
+        code = subprocess.call([str(word) for word in command], cwd=str(ROOT)) or code
+    return code
+
+
+def integration_runs(names: "list[str]") -> "list[tuple[Environment, list[Path]]]":
+    """Each environment with the test files that run in it."""
+    files = {path.stem[len("test_") :]: path for path in sorted((ROOT / "tests" / "integrations").glob("test_*.py"))}
+    unknown = [name for name in names if name not in files]
+    if unknown:
+        tell(f"tests/integrations has no test_{unknown[0]}.py; there are tests for: {' '.join(files)}.")
+        sys.exit(2)
+    runs: "list[tuple[Environment, list[Path]]]" = []
+    for environment in [INTEGRATIONS, *SEPARATE.values()]:
+        own = [files[name] for name in names or files if belongs(name, environment)]
+        if own:
+            runs.append((environment, own))
+    return runs
+
+
+def belongs(name: str, environment: Environment) -> bool:
+    return name == "environment" or SEPARATE.get(name, INTEGRATIONS) is environment  # test_environment.py: in each
+
+
+def set_up(environment: Environment = MAIN) -> None:
+    """Installs the package with the environment's extras and constraints, unless the stamp is current."""
+    parent = environment.folder.parent
     try:
-        if is_fresh():
+        if environment.is_fresh():
             return
-        VENV.parent.mkdir(parents=True, exist_ok=True)
-        with held(VENV.parent / ".run.lock") as lock:
-            if not is_fresh():
-                install_all(lock)
+        parent.mkdir(parents=True, exist_ok=True)
+        with held(parent / ".run.lock") as lock:
+            if not environment.is_fresh():
+                install_all(lock, environment)
     except OSError as error:
-        stop(f"cannot write in {VENV.parent} ({error.strerror}). Copy the checkout, or set ELMO_VENV=/a/folder.")
-
-
-def wanted() -> str:
-    """Hash of the Python version and the requirement files; the stamp of a current environment equals it."""
-    digest = hashlib.sha256((sys.version + " with pip").encode())
-    for name in ("pyproject.toml", "constraints.txt"):
-        digest.update((ROOT / name).read_bytes())
-    return digest.hexdigest()
-
-
-def is_fresh() -> bool:
-    return PYTHON.exists() and STAMP.exists() and STAMP.read_text() == wanted() and not UNFINISHED.exists()
+        stop(f"cannot write in {parent} ({error.strerror}). Copy the checkout, or set ELMO_VENV=/a/folder.")
 
 
 @contextlib.contextmanager
@@ -114,7 +184,7 @@ def held(path: Path) -> "Iterator[int]":
     """Holds an operating-system lock on a file; the system releases it when the process ends for any reason."""
     with open(str(path), "a") as file:
         if not take(file.fileno()):
-            tell(f"another run.py is setting up {VENV}; waiting for it to finish.")
+            tell(f"another run.py is setting up an environment in {path.parent}; waiting for it to finish.")
             while not take(file.fileno()):
                 time.sleep(0.2)
         yield file.fileno()
@@ -135,20 +205,21 @@ def take(descriptor: int) -> bool:
     return True
 
 
-def install_all(lock: int) -> None:
-    tell(f"creating {VENV}, only once; it needs {SIZES} ...")
-    make_venv(VENV, clear=UNFINISHED.exists())
-    UNFINISHED.touch()
-    install(PYTHON, ["-e", str(ROOT) + "[test]"], lock)
-    add_pip(lock)
-    STAMP.write_text(wanted())
-    UNFINISHED.unlink()
+def install_all(lock: int, environment: Environment = MAIN) -> None:
+    size = SIZES if environment is MAIN else "about 1 GB more than .venv"
+    tell(f"creating {environment.folder}, only once; it needs {size} ...")
+    make_venv(environment.folder, clear=environment.unfinished.exists())
+    environment.unfinished.touch()
+    install(environment.python, ["-e", f"{ROOT}[{environment.extras}]"], lock, environment.constraints)
+    add_pip(environment.python, lock)
+    environment.stamp.write_text(environment.wanted())
+    environment.unfinished.unlink()
 
 
-def add_pip(lock: int) -> None:
-    """Puts pip in .venv, because messages and guides name libraries with the command `pip install`."""
-    if not works([str(PYTHON), "-m", "pip"]) and not works([str(PYTHON), "-m", "ensurepip", "--default-pip"]):
-        install(PYTHON, ["pip"], lock)
+def add_pip(python: Path, lock: int) -> None:
+    """Puts pip in the environment, because messages and guides name libraries with the command `pip install`."""
+    if not works([str(python), "-m", "pip"]) and not works([str(python), "-m", "ensurepip", "--default-pip"]):
+        install(python, ["pip"], lock)
 
 
 def make_venv(folder: Path, clear: bool = False) -> None:
@@ -187,12 +258,18 @@ def works(command: "list[str]") -> bool:
     return subprocess.call(test_command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) == 0
 
 
-def install(python: Path, what: "list[str]", lock: "int | None" = None) -> None:
+def install(
+    python: Path,
+    what: "list[str]",
+    lock: "int | None" = None,
+    constraints: "tuple[str, ...]" = ("constraints.txt",),
+) -> None:
     """Installs with the tested versions; if they are not available (new Python, rare machine), without them."""
     pip = pip_for(python) + ["install", "-q", "--no-compile", "--disable-pip-version-check", "--no-input"]
     # if this process is killed and pip continues, pip keeps the lock
     keep: Any = {} if lock is None or os.name == "nt" else {"pass_fds": (lock,)}
-    for pins in (["-c", str(ROOT / "constraints.txt")], []):
+    all_pins = [word for name in constraints for word in ("-c", str(ROOT / name))]
+    for pins in (all_pins, []):
         done = subprocess.run(pip + pins + what, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, **keep)
         if done.returncode == 0:
             return
@@ -202,7 +279,9 @@ def install(python: Path, what: "list[str]", lock: "int | None" = None) -> None:
             if re.search(pattern, output):
                 stop(meaning)
         if pins:
-            tell("the tested versions in constraints.txt cannot be installed here; trying the newest ones.")
+            tell(
+                f"the tested versions in {' and '.join(constraints)} cannot be installed here; trying the newest ones."
+            )
     stop("the installation failed; see the messages above.")
 
 
@@ -223,6 +302,9 @@ def try_wheel() -> None:
         folder = Path(name)
         check(pip_for(PYTHON) + ["wheel", "-q", "--no-deps", "-w", str(folder), str(ROOT)])
         (wheel,) = folder.glob("*.whl")
+        size = wheel.stat().st_size / 1e6
+        if size > WHEEL_LIMIT:
+            stop(f"{wheel.name} has {size:.1f} MB, more than {WHEEL_LIMIT} MB; the package index accepts 100 MB.")
         inside = zipfile.ZipFile(str(wheel)).namelist()
         strays = [path for path in inside if not path.startswith(("elmo/", "elmo_lm-"))]
         if strays:
@@ -235,7 +317,7 @@ def try_wheel() -> None:
         check([clean / BIN / "elmo", "--version"], cwd=folder)
         check([python, "-c", EMBED_ONE], cwd=folder)
         check(pip_for(python) + ["check"], cwd=folder)
-        tell(f"{wheel.name} ({wheel.stat().st_size / 1e6:.1f} MB) works in a clean environment.")
+        tell(f"{wheel.name} ({size:.1f} MB) works in a clean environment.")
 
 
 def get_browser() -> None:

@@ -48,6 +48,16 @@ EXTRAS = {
     "parquet": "pyarrow",
     "track": "tensorboard",
     "serve": "fastapi uvicorn",
+    "sklearn": "scikit-learn",
+    "pandas": "pandas",
+    "datasets": "datasets",
+    "sentence-transformers": "sentence-transformers datasets accelerate",
+    "huggingface": "huggingface_hub",
+    "flair": "flair",
+    "gensim": "gensim",
+    "lightning": "lightning",
+    "onnx": "onnx onnxruntime",
+    "ray": "'ray[data]' pyarrow",  # quoted, because shells expand brackets
 }
 
 

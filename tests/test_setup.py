@@ -38,7 +38,7 @@ def load_run(checkout: Path):
 def pretend_installed(run) -> None:
     run.PYTHON.parent.mkdir(parents=True)
     run.PYTHON.touch()
-    run.STAMP.write_text(run.wanted())
+    run.MAIN.stamp.write_text(run.MAIN.wanted())
 
 
 def start(checkout: Path, *words: str, **env: str) -> subprocess.CompletedProcess[str]:
@@ -52,24 +52,24 @@ def start(checkout: Path, *words: str, **env: str) -> subprocess.CompletedProces
 def test_a_changed_requirement_file_needs_a_new_installation(checkout, name):
     run = load_run(checkout)
     pretend_installed(run)
-    assert run.is_fresh()
+    assert run.MAIN.is_fresh()
     with open(checkout / name, "a") as file:
         file.write("# changed\n")
-    assert not run.is_fresh()
+    assert not run.MAIN.is_fresh()
 
 
 def test_another_python_needs_a_new_installation(checkout, monkeypatch):
     run = load_run(checkout)
     pretend_installed(run)
     monkeypatch.setattr(run.sys, "version", "3.99.0 (main)")
-    assert not run.is_fresh()
+    assert not run.MAIN.is_fresh()
 
 
 def test_a_killed_installation_does_not_count_as_complete(checkout):
     run = load_run(checkout)
     pretend_installed(run)
-    run.UNFINISHED.touch()
-    assert not run.is_fresh()
+    run.MAIN.unfinished.touch()
+    assert not run.MAIN.is_fresh()
 
 
 @pytest.mark.parametrize("version", [(2, 7, 18), (3, 6, 15), (3, 9, 18)])
@@ -151,7 +151,7 @@ def test_the_environment_has_its_own_pip(checkout, monkeypatch):
     done = subprocess.run([run.VENV / "bin" / "pip", "--version"], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert str(run.VENV) in done.stdout
-    assert run.is_fresh()
+    assert run.MAIN.is_fresh()
 
 
 def test_missing_pip_error_says_how_to_install_it(checkout, monkeypatch, capsys):
@@ -176,6 +176,76 @@ def test_constraints_that_cannot_be_installed_are_dropped_with_a_notice(checkout
     assert "constraints.txt" in first
     assert "constraints.txt" not in second
     assert "trying the newest ones" in capsys.readouterr().err
+
+
+def add_integrations(checkout: Path, *names: str) -> None:
+    (checkout / "tests" / "integrations").mkdir(parents=True)
+    for name in names:
+        (checkout / "tests" / "integrations" / f"test_{name}.py").touch()
+
+
+def test_flair_has_an_environment_of_its_own(checkout):
+    add_integrations(checkout, "environment", "flair", "sklearn", "spacy")
+    run = load_run(checkout)
+    runs = {environment.folder.name: [file.stem for file in files] for environment, files in run.integration_runs([])}
+    assert runs == {
+        ".venv-integrations": ["test_environment", "test_sklearn", "test_spacy"],
+        ".venv-flair": ["test_environment", "test_flair"],
+    }
+    assert [environment.folder.name for environment, _ in run.integration_runs(["spacy"])] == [".venv-integrations"]
+
+
+def test_an_unknown_integration_is_a_usage_error_that_lists_the_known_ones(checkout):
+    add_integrations(checkout, "sklearn", "spacy")
+    done = start(checkout, "integrations", "spaci")
+    assert done.returncode == 2
+    assert done.stderr == "run.py: tests/integrations has no test_spaci.py; there are tests for: sklearn spacy.\n"
+    assert not (checkout / ".venv-integrations").exists()
+
+
+def test_each_environment_follows_its_own_constraints(checkout):
+    run = load_run(checkout)
+    for environment in (run.INTEGRATIONS, *run.SEPARATE.values()):
+        for name in environment.constraints:
+            (checkout / name).write_text("torch==2.13.0\n")
+        before = environment.wanted()
+        assert before != run.MAIN.wanted()
+        (checkout / environment.constraints[-1]).write_text("torch==2.12.0\n")
+        assert environment.wanted() != before
+
+
+def test_the_fast_suite_leaves_the_integrations_to_their_own_command(tmp_path):
+    """Their libraries are not installed in .venv; a path on the command line still runs them."""
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    add_integrations(tmp_path, "spacy")
+    for path in ("tests/test_fast.py", "tests/integrations/test_spacy.py"):
+        (tmp_path / path).write_text("def test_one() -> None: pass\n")
+    collect = [sys.executable, "-m", "pytest", "-n", "0", "--collect-only", "-q", "-p", "no:cacheprovider"]
+    for path, expected in (("tests", "tests/test_fast.py"), ("tests/integrations", "tests/integrations/test_spacy.py")):
+        done = subprocess.run([*collect, path], cwd=tmp_path, capture_output=True, text=True)
+        assert [line for line in done.stdout.splitlines() if "::" in line] == [f"{expected}::test_one"], done.stdout
+
+
+def test_a_wheel_that_is_too_large_for_the_index_is_refused(checkout, monkeypatch, capsys):
+    (checkout / "pyproject.toml").write_text(
+        "[build-system]\nrequires = []\nbuild-backend = 'backend'\nbackend-path = ['.']\n"
+        "[project]\nname = 'elmo-lm'\nversion = '1'\n"
+    )
+    (checkout / "backend.py").write_text(
+        "import zipfile\n"
+        "def build_wheel(folder, config=None, metadata=None):\n"
+        "    with zipfile.ZipFile(folder + '/elmo_lm-1-py3-none-any.whl', 'w') as file:\n"
+        "        file.writestr('elmo_lm-1.dist-info/WHEEL', 'Wheel-Version: 1.0\\nTag: py3-none-any\\n')\n"
+        "        file.writestr('elmo_lm-1.dist-info/METADATA', 'Metadata-Version: 2.1\\nName: elmo-lm\\nVersion: 1')\n"
+        "        file.writestr('elmo/weights.bin', bytes(200_000))\n"
+        "    return 'elmo_lm-1-py3-none-any.whl'\n"
+    )
+    run = load_run(checkout)
+    monkeypatch.setattr(run, "PYTHON", Path(sys.executable))
+    monkeypatch.setattr(run, "WHEEL_LIMIT", 0.1)
+    with pytest.raises(SystemExit):
+        run.try_wheel()
+    assert "has 0.2 MB, more than 0.1 MB" in capsys.readouterr().err
 
 
 def test_missing_browser_is_reported_and_is_no_failure(checkout, monkeypatch, capsys):
@@ -208,14 +278,26 @@ def test_a_chromium_that_does_not_run_is_ignored(checkout, tmp_path, monkeypatch
     assert not run.did([str(tmp_path / "nothing")])
 
 
-def test_constraints_pin_exact_versions_and_no_local_paths():
-    lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
+def pins_of(name: str) -> dict[str, str]:
+    lines = (ROOT / name).read_text(encoding="utf-8").splitlines()
     pins = [line for line in lines if line and not line.startswith("#")]
-    assert "torch==2.13.0" in pins
     for pin in pins:
         assert "==" in pin, pin
         assert "+" not in pin, pin
         assert not pin.startswith("-e"), pin
+    return dict(pin.lower().replace("_", "-").split("==") for pin in pins)
+
+
+def test_constraints_pin_exact_versions_and_no_local_paths():
+    assert pins_of("constraints.txt")["torch"] == "2.13.0"
+
+
+@pytest.mark.parametrize("name", ["constraints-integrations.txt", "constraints-flair.txt"])
+def test_further_constraints_add_packages_and_repeat_none(name):
+    """pip refuses two versions of one package, and a repeated one would have to be changed in two files."""
+    further = pins_of(name)
+    assert further
+    assert not further.keys() & pins_of("constraints.txt").keys()
 
 
 @posix

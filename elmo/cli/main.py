@@ -176,14 +176,16 @@ class _Verbs(TyperGroup):
             return None
         module_name, summary = VERBS[cmd_name]
         module = importlib.import_module(module_name)
+        from elmo.cli.help_groups import GroupedCommand
+
         epilog = f"Example: {module.EXAMPLE}"
         verb = typer.Typer(add_completion=False, rich_markup_mode=None)
         if not hasattr(module, "COMMANDS"):
-            verb.command(cmd_name, short_help=summary, epilog=epilog)(module.run)
+            verb.command(cmd_name, cls=GroupedCommand, short_help=summary, epilog=epilog)(module.run)
             return typer.main.get_command(verb)
         verb.callback(short_help=summary, epilog=epilog, no_args_is_help=True)(module.run)
         for name, (command, example) in module.COMMANDS.items():
-            verb.command(name, epilog=f"Example: {example}")(command)
+            verb.command(name, cls=GroupedCommand, epilog=f"Example: {example}")(command)
         return typer.main.get_command(verb)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:

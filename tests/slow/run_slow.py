@@ -35,6 +35,7 @@ PARTS = {  # in this order: the short ones first
     "mutants": "files with random changes, for every reader",
     "kills": "kill -9 at random moments, then the same command again",
     "tests": "all other slow tests",
+    "release": "the sdist and the wheel pass twine's check, and the installed sdist runs; needs a package index",
     "floor": "the lowest versions that pyproject.toml allows, in a new environment; needs a package index",
 }
 UNKNOWN_SECONDS = 10.0  # of a test that is not in the last record
