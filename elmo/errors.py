@@ -48,6 +48,9 @@ EXTRAS = {
     "parquet": "pyarrow",
     "track": "tensorboard",
     "serve": "fastapi uvicorn",
+    "huggingface": "huggingface_hub",
+    "flair": "flair",
+    "gensim": "gensim",
 }
 
 
