@@ -1,7 +1,7 @@
 """A Lightning model with ELMo inside: only the mix of layers and the output layer are trained.
 
-    pip install lightning
-    python examples/lightning_tagger.py
+pip install lightning
+python examples/lightning_tagger.py
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def main(model: str = "default") -> None:
         max_epochs=40, accelerator="cpu", logger=False, enable_checkpointing=False, enable_progress_bar=False
     )
     trainer.fit(tagger, data)
-    words = "Alice moved to Chicago with Peter .".split()
+    words = ["Alice", "moved", "to", "Chicago", "with", "Peter", "."]
     with torch.no_grad():
         tags = tagger.eval()([words])[0].argmax(dim=-1)[0].tolist()
     print(" ".join(f"{word}/{list(TAGS)[tag]}" for word, tag in zip(words, tags, strict=True)))
