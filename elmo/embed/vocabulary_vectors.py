@@ -155,8 +155,8 @@ def _mean_vectors(
     if not len(found):
         raise DataError(f"None of the {len(words):,} words occurs in the corpus.", "Are the words tokens of its text?")
     return VocabularyVectors(
-        words=[words[row] for row in found],
+        words=[words[row] for row in found.tolist()],
         vectors=(sums[found] / counts[found, None]).astype(np.float32),
         counts=counts[found],
-        absent=tuple(words[row] for row in np.flatnonzero(counts == 0)),
+        absent=tuple(words[row] for row in np.flatnonzero(counts == 0).tolist()),
     )

@@ -28,12 +28,13 @@ from elmo.weights.model_parts import Lexicon, ModelParts
 
 flair = require_extra("flair", "flair")
 base = require_extra("flair.embeddings.base", "flair")
+TokenEmbeddings: Any = base.TokenEmbeddings
 
 LAYERS = ("mix", "all", "top", "average")
 
 
 @base.register_embeddings
-class ElmoTokenEmbeddings(base.TokenEmbeddings):  # type: ignore[misc]  # flair has no types where it is not installed
+class ElmoTokenEmbeddings(TokenEmbeddings):  # type: ignore[misc]  # its type is not known without flair
     """One vector per token of flair's sentences, from a frozen biLM unless `requires_grad` is set.
 
     With layers "mix", the weights of the layers are trained with the model, as in the paper. "all" joins the layers

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -20,6 +21,8 @@ from flair.trainers import ModelTrainer
 import elmo
 from elmo.errors import ConfigError
 from elmo.integrations.flair import ElmoTokenEmbeddings
+from elmo.weights.lookup import tiny_random
+from elmo.weights.store import save_store
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "flair_tagger.py"
 WORDS = [["The", "bank", "of", "the", "river"], ["naïve", "日本"]]
@@ -78,13 +81,16 @@ def test_tokens_get_the_vectors_of_the_embedder(layers):
 
 
 def test_a_tagger_is_trained_saved_and_loaded(tmp_path):
-    embeddings = ElmoTokenEmbeddings("tiny-random", layer_norm="token")
+    save_store(tmp_path / "model", tiny_random())
+    embeddings = ElmoTokenEmbeddings(tmp_path / "model", layer_norm="token")
+    shutil.rmtree(tmp_path / "model")  # the saved tagger does not need it
     before = {name: value.clone() for name, value in embeddings.state_dict().items()}
-    tagger = train(tmp_path, embeddings, "none")
+    tagger = train(tmp_path, embeddings, "none", num_epochs=20)
     assert names(tagger, ["we", "met", "Ada"]) == ["Ada"]
     changed = {name for name, value in embeddings.state_dict().items() if not torch.equal(value, before[name])}
     assert changed == {"elmo.mix.weights", "elmo.mix.gamma"}
-    loaded = SequenceTagger.load(tmp_path / "run" / "final-model.pt")
+    tagger.save(tmp_path / "tagger.pt")
+    loaded = SequenceTagger.load(tmp_path / "tagger.pt")
     assert all(torch.equal(value, loaded.state_dict()[name]) for name, value in tagger.state_dict().items())
     for words in [*WORDS, ["Bob", "saw", "Ada"]]:
         assert names(loaded, words) == names(tagger, words)
@@ -93,10 +99,10 @@ def test_a_tagger_is_trained_saved_and_loaded(tmp_path):
 def test_a_bilm_that_is_trained_with_the_tagger_is_saved_with_it(tmp_path):
     embeddings = ElmoTokenEmbeddings("tiny-random", layers="top", requires_grad=True)
     before = embeddings.elmo.bilm.token_encoder.chars.table.clone()
-    train(tmp_path, embeddings, "none", num_epochs=2)
+    train(tmp_path, embeddings, "none", num_epochs=2).save(tmp_path / "tagger.pt")
     trained = embeddings.elmo.bilm.token_encoder.chars.table
     assert not torch.equal(trained, before)
-    loaded = SequenceTagger.load(tmp_path / "run" / "final-model.pt")
+    loaded = SequenceTagger.load(tmp_path / "tagger.pt")
     assert torch.equal(loaded.embeddings.elmo.bilm.token_encoder.chars.table, trained)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -22,6 +23,7 @@ from elmo.weights.lookup import tiny_random
 from elmo.weights.store import save_store
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "hugging_face_hub.py"
+GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "hugging-face.md"
 TEXT = "The bank of the river ."
 CARD = "---\nlanguage: de\ntags:\n- law\n---\n\n# Laws\n\nTrained on laws.\n"
 
@@ -213,6 +215,15 @@ def test_a_card_with_damaged_metadata_is_an_error(tmp_path):
     with pytest.raises(WeightsError, match="the metadata of its card cannot be read"):
         save_pretrained(tmp_path / "model", tmp_path / "saved")
     assert not (tmp_path / "saved").exists()
+
+
+def test_the_code_of_the_guide_runs(hub, tmp_path):
+    code = "\n".join(re.findall(r"^```python\n(.*?)^```$", GUIDE.read_text(encoding="utf-8"), re.M | re.S))
+    assert code.count("push_to_hub(") == 1
+    done = run(hub, tmp_path, f"import os; os.chdir({str(tmp_path)!r})\n{code}")
+    assert done.returncode == 0, done.stderr
+    assert f"{hub.address}/ada/elmo-english/commit/" in done.stdout
+    assert "license: cc-by-sa-4.0" in hub.repos["ada/elmo-english"]["main"]["README.md"].decode()
 
 
 def test_the_example_writes_and_loads_a_folder(tmp_path):
