@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from elmo.embed.embedder import Embedder as Embedder
     from elmo.embed.load import load as load
     from elmo.errors import ElmoError as ElmoError
+    from elmo.integrations.torch import ElmoEmbedding as ElmoEmbedding
     from elmo.model.bilm import BiLM as BiLM
     from elmo.model.config import BiLMConfig as BiLMConfig
     from elmo.model.mix import ScalarMix as ScalarMix
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 _HOMES = {  # public name -> the module that defines it
     "BiLM": "elmo.model.bilm",
     "BiLMConfig": "elmo.model.config",
+    "ElmoEmbedding": "elmo.integrations.torch",
     "ElmoError": "elmo.errors",
     "Embedder": "elmo.embed.embedder",
     "ScalarMix": "elmo.model.mix",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import shlex
 import subprocess
 import sys
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+import elmo
 from elmo.errors import EXTRAS, MissingExtra
 from elmo.files import require_extra
 
@@ -75,7 +77,33 @@ def test_an_integration_without_its_library_imports_or_names_the_extra(module: s
 
 
 def test_import_elmo_imports_none_of_the_libraries() -> None:
-    code = "import sys, elmo, elmo.cli.main; print(*{name.partition('.')[0] for name in sys.modules})"
+    code = (
+        "import sys, elmo, elmo.cli.main; elmo.ElmoEmbedding; print(*{name.partition('.')[0] for name in sys.modules})"
+    )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert not LIBRARIES & set(done.stdout.split())
+
+
+def load_from_the_hub() -> None:
+    elmo.load("hf://ada/laws")
+
+
+def import_flair() -> None:
+    sys.modules.pop("elmo.integrations.flair", None)
+    importlib.import_module("elmo.integrations.flair")
+
+
+def make_keyed_vectors() -> None:
+    importlib.import_module("elmo.integrations.gensim").keyed_vectors(elmo.load("tiny-random"), ["bank"])
+
+
+@pytest.mark.parametrize(
+    ("library", "use"),
+    [("huggingface_hub", load_from_the_hub), ("flair", import_flair), ("gensim.models", make_keyed_vectors)],
+)
+def test_a_missing_library_is_one_sentence_with_the_command_that_installs_it(library, use, monkeypatch):
+    monkeypatch.setitem(sys.modules, library, None)  # as if it were not installed
+    with pytest.raises(MissingExtra, match="is not installed") as caught:
+        use()
+    assert caught.value.hint == f"pip install {library.split('.')[0]}"

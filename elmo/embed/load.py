@@ -14,6 +14,7 @@ from elmo.text.vocab import Vocabulary
 from elmo.weights.catalogue import PUBLISHED_MODELS
 from elmo.weights.fetch import fetch_model
 from elmo.weights.formats import read_model
+from elmo.weights.hub import is_hub_name
 from elmo.weights.lookup import find_model
 from elmo.weights.model_names import resolve_alias
 from elmo.weights.model_parts import ModelParts, build
@@ -34,12 +35,13 @@ def load(
     """An embedder for a model given by name (`elmo models` lists them), by path, or by options and weights file.
 
     Without `download`, nothing is downloaded: if a known model is not on this machine, the error says how to get it.
-    With it, a published model is fetched once, as by `elmo fetch`. The device `auto` is CUDA, MPS or the CPU, the first
-    one that is available; the choice is logged. A tokenizer is a name (default, whitespace, spacy:LANG, moses:LANG) or
-    a function from a text to its tokens, such as spaCy's `nlp`.
+    With it, a published model is fetched once, as by `elmo fetch`; so is a model of the Hugging Face Hub, whose name is
+    hf://USER/NAME or hf://USER/NAME@REVISION. The device `auto` is CUDA, MPS or the CPU, the first one that is
+    available; the choice is logged. A tokenizer is a name (default, whitespace, spacy:LANG, moses:LANG) or a function
+    from a text to its tokens, such as spaCy's `nlp`.
     """
     is_path = weights is not None or isinstance(model, Path) or os.path.exists(model)  # a path precedes a name
-    if download and not is_path and resolve_alias(str(model)) in PUBLISHED_MODELS:
+    if download and not is_path and (is_hub_name(model) or resolve_alias(str(model)) in PUBLISHED_MODELS):
         fetch_model(str(model))
     parts = model_parts(model, weights, lazy_head=True)  # vectors need no softmax
     return make_embedder(

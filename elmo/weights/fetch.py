@@ -24,6 +24,7 @@ from elmo.staging import move_into_place
 from elmo.weights.archives import unpack_tar
 from elmo.weights.catalogue import PUBLISHED_MODELS, PublishedModel
 from elmo.weights.download import TIMEOUT_SECONDS, download
+from elmo.weights.hub import hub_folder, is_hub_name, parse_hub_name
 from elmo.weights.model_folders import local_models, models_folder
 from elmo.weights.model_names import MIRROR_VARIABLE, by_hand_steps, resolve_alias, unknown_name
 from elmo.weights.partial_file import Expected
@@ -34,13 +35,20 @@ RECORD = "download.json"
 
 
 def fetch_model(
-    name: str, *, url_base: str | None = None, show: bool | None = None, timeout: float = TIMEOUT_SECONDS
+    name: str, *, url_base: str | None = None, show: bool | None = None, timeout: float | None = None
 ) -> Path:
     """Downloads a published model unless it is on this machine; returns its folder.
 
     `url_base` (or the environment variable ELMO_MIRROR) is a mirror that has the files as BASE/NAME/FILE. Another
-    process that downloads the same model is waited for.
+    process that downloads the same model is waited for. `timeout` is in seconds; None: 30. A name hf://USER/NAME is
+    downloaded, or brought up to date, in the cache of the Hugging Face Hub.
     """
+    if is_hub_name(name):
+        if url_base is not None or timeout is not None:
+            hint = "For the hub, set the environment variables HF_ENDPOINT and HF_HUB_DOWNLOAD_TIMEOUT."
+            raise ConfigError(f"{name[:200]!r} is on the Hugging Face Hub: a mirror and a timeout are not used.", hint)
+        return hub_folder(parse_hub_name(name))
+    timeout = TIMEOUT_SECONDS if timeout is None else timeout
     name = resolve_alias(name)
     model = PUBLISHED_MODELS.get(name)
     here = local_models().get(name)

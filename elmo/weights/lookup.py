@@ -1,4 +1,4 @@
-"""Finds a model by name or path: a path, a shipped model, a model in the user's folder, or a tiny untrained model.
+"""Finds a model by name or path: a path, a shipped model, one in the user's folder or the hub's cache, or a tiny one.
 
 Nothing is downloaded. For a published model that is not on this machine, the error names the command that fetches it,
 the files, and where to put them by hand.
@@ -19,6 +19,7 @@ from elmo.model.config import PRESETS, num_parameters
 from elmo.weights.catalogue import PUBLISHED_MODELS, PublishedModel
 from elmo.weights.fetch import RECORD, check_record
 from elmo.weights.formats import read_model
+from elmo.weights.hub import hub_folder, is_hub_name, parse_hub_name
 from elmo.weights.model_folders import local_models, shipped_model
 from elmo.weights.model_names import TINY, not_downloaded, resolve_alias, unknown_name
 from elmo.weights.model_parts import ModelParts
@@ -30,11 +31,15 @@ log = logging.getLogger(__name__)
 def find_model(model: str | Path, *, lazy_head: bool = False) -> ModelParts:
     """The parts of a model, by path (it exists or contains a separator) or by name (`elmo models` lists the names).
 
+    hf://USER/NAME is a model of the Hugging Face Hub that was downloaded before (`elmo.weights.hub`).
+
     With `lazy_head`, a format that supports it leaves the softmax on disk until it is needed.
     """
     text = os.path.expanduser(str(model))
     if not text:
         raise ConfigError("The model's name is empty.", "Give a name (`elmo models` lists them) or a path.")
+    if is_hub_name(text):
+        return read_model(hub_folder(parse_hub_name(text), local_files_only=True), lazy_head=lazy_head)
     if isinstance(model, Path) or os.path.exists(text) or "/" in text or os.sep in text:
         return read_model(text, lazy_head=lazy_head)
     text = resolve_alias(text)

@@ -128,13 +128,18 @@ def test_saving_twice_gives_the_same_bytes(tmp_path):
         assert path.read_bytes() == (tmp_path / "b" / path.name).read_bytes()
 
 
-@pytest.mark.parametrize("name", ["model.safetensors", "config.json", "README.md"])
+@pytest.mark.parametrize("name", ["model.safetensors", "config.json"])
 def test_one_flipped_byte_is_detected_by_the_manifest(stored, name):
     data = bytearray((stored / name).read_bytes())
     data[len(data) // 2] ^= 1
     (stored / name).write_bytes(data)
     with pytest.raises(WeightsError, match=f"{name} is not the file its manifest describes"):
         read_store(stored)
+
+
+def test_a_card_that_was_filled_in_does_not_make_the_model_unreadable(stored):
+    (stored / "README.md").write_text("# My model\n\nTrained on laws.\n", encoding="utf-8")
+    assert read_store(stored).card == "# My model\n\nTrained on laws.\n"
 
 
 def test_missing_file_and_missing_manifest(stored):
