@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -222,12 +223,13 @@ def _embed_folder(
 
     from elmo.embed.shards.job import OneProcess, Runner, embed_files
 
-    runner: Runner = OneProcess(device)
+    runner: AbstractContextManager[Runner] = nullcontext(OneProcess(device))
     if cluster is not None:
-        from elmo.integrations.ray import OnRay
+        from elmo.integrations.ray import connect
 
-        runner = OnRay(address=cluster[0], device=device, num_actors=cluster[1])
-    summary = embed_files(source, target, model, options, read, runner=runner, say=print_status)
+        runner = connect(cluster[0], device=device, num_actors=cluster[1])
+    with runner as connected:
+        summary = embed_files(source, target, model, options, read, runner=connected, say=print_status)
     if as_json:
         typer.echo(json.dumps(dataclasses.asdict(summary)))
         return

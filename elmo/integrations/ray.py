@@ -1,6 +1,7 @@
 """Sharded embedding by Ray Data: a pool of actors, each with the model and one CPU core or one GPU.
 
-    embed_files("corpus/*.parquet", "out", model, options, read, runner=OnRay(address="auto"))
+    with connect("auto") as runner:
+        embed_files("corpus/*.parquet", "out", model, options, read, runner=runner)
 
 A task is the number of a shard. Actors read the rows of their shard themselves and write its Parquet file, so that no
 text and no vector passes through Ray's object store: memory use is that of one block per actor, however large the
@@ -28,19 +29,52 @@ from elmo.files import require_extra
 MAX_BLOCKS = 10_000  # of tasks; each block costs the scheduler some memory and about a millisecond
 
 
-@dataclass(frozen=True, kw_only=True)
+@contextmanager
+def connect(
+    address: str | None = None,  # None: RAY_ADDRESS, or a cluster of this machine that ends with the connection
+    *,
+    device: str = "auto",  # auto: GPUs if the cluster has any, else CPU cores
+    num_actors: int | None = None,  # None: one per GPU or CPU core of the cluster
+) -> Iterator[OnRay]:
+    """A runner for `embed_files`, connected to a Ray cluster. A connection that exists already is used and kept."""
+    if device not in ("auto", "cpu", "cuda"):
+        raise ConfigError(f"With --ray, the device is auto, cpu or cuda, not {device}.")
+    if num_actors is not None and num_actors < 1:
+        raise ConfigError(f"--actors is {num_actors}; expected at least 1.")
+    os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")  # Ray's own messages of lower levels are in its log files
+    ray = require_extra("ray", "ray")
+    require_extra("ray.data", "ray")
+    is_connected = ray.is_initialized()
+    if not is_connected:
+        _init(ray, address or (None if os.environ.get("RAY_ADDRESS") else "local"))
+    try:
+        yield OnRay(ray, device, num_actors)
+    except ray.exceptions.RayError as error:
+        lines = [line for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
+        raise ElmoError(
+            f"Ray failed ({lines[-1].strip()[:300]}).", "Finished shards are kept: repeat the command to continue."
+        ) from error
+    finally:
+        if not is_connected:
+            ray.shutdown()
+
+
+def _init(ray: Any, address: str | None) -> None:
+    options = {"include_dashboard": False} if address == "local" else {}
+    try:
+        ray.init(address, logging_level=logging.ERROR, log_to_driver=False, **options)
+    except (ConnectionError, ValueError, RuntimeError) as error:
+        reason = str(error).splitlines()[0][:200]
+        raise ElmoError(f"No Ray cluster at {address} ({reason}).", "Start one: ray start --head") from error
+
+
+@dataclass(frozen=True)
 class OnRay:
-    """Runs the tasks in actors of a Ray cluster; without an address and without RAY_ADDRESS, of this machine."""
+    """Runs the tasks of a sharded embedding in actors of a Ray cluster."""
 
-    address: str | None = None
-    device: str = "auto"  # auto: GPUs if the cluster has any, else CPU cores
-    num_actors: int | None = None  # None: one per GPU or CPU core of the cluster
-
-    def __post_init__(self) -> None:
-        if self.device not in ("auto", "cpu", "cuda"):
-            raise ConfigError(f"With --ray, the device is auto, cpu or cuda, not {self.device}.")
-        if self.num_actors is not None and self.num_actors < 1:
-            raise ConfigError(f"--actors is {self.num_actors}; expected at least 1.")
+    ray: Any  # the module, connected
+    device: str
+    num_actors: int | None
 
     @property
     def planning_device(self) -> str:
@@ -48,62 +82,37 @@ class OnRay:
 
     def index(self, paths: Sequence[str], options: ReadOptions) -> list[SourceFile]:
         """Indexes each file in a Ray task."""
-        with self._connected() as ray:
-            index = ray.remote(_index_to_json).options(max_retries=-1)
-            results = ray.get([index.remote(path, options) for path in paths])
+        index = self.ray.remote(_index_to_json).options(max_retries=-1)
+        results = self.ray.get([index.remote(path, options) for path in paths])
         return [SourceFile(**_checked(result)) for result in results]
 
     def run(self, job: ShardJob, tasks: Sequence[Task], embedder: Embedder) -> Iterator[Record]:
         """The records of the shards, in the order in which actors finish them."""
-        with self._connected() as ray:
-            device, resources, limit = self._resources(ray)
-            num_actors = min(self.num_actors or limit, len(tasks))
-            items = [{"task": json.dumps(asdict(task))} for task in tasks]
-            data = ray.data.from_items(items, override_num_blocks=min(len(items), MAX_BLOCKS)).map_batches(
-                ShardActor,
-                fn_constructor_args=(job, device),
-                batch_size=1,
-                compute=ray.data.ActorPoolStrategy(min_size=1, max_size=num_actors, initial_size=num_actors),
-                **resources,
-            )
-            for row in data.iter_rows():
-                yield _checked(json.loads(row["record"]))
+        data = self.ray.data
+        data.DataContext.get_current().enable_progress_bars = False
+        logging.getLogger("ray.data").setLevel(logging.ERROR)
+        device, resources, limit = self._resources()
+        num_actors = min(self.num_actors or limit, len(tasks))
+        items = [{"task": json.dumps(asdict(task))} for task in tasks]
+        records = data.from_items(items, override_num_blocks=min(len(items), MAX_BLOCKS)).map_batches(
+            ShardActor,
+            fn_constructor_args=(job, device),
+            batch_size=1,
+            compute=data.ActorPoolStrategy(min_size=1, max_size=num_actors, initial_size=num_actors),
+            **resources,
+        )
+        for row in records.iter_rows():
+            yield _checked(json.loads(row["record"]))
 
-    def _resources(self, ray: Any) -> tuple[str, dict[str, int], int]:
+    def _resources(self) -> tuple[str, dict[str, int], int]:
         """The device and the resources of an actor, and how many actors the cluster has room for."""
-        total = ray.cluster_resources()
+        total = self.ray.cluster_resources()
         num_gpus, num_cpus = int(total.get("GPU", 0)), int(total.get("CPU", 0))
-        if self.device == "cuda" or self.device == "auto" and num_gpus:
-            return "cuda", {"num_gpus": 1}, max(num_gpus, 1)
+        if self.device == "cuda" and not num_gpus:
+            raise ConfigError("The Ray cluster has no GPU.", "Use --device cpu, or add a machine that has one.")
+        if num_gpus and self.device != "cpu":
+            return "cuda", {"num_gpus": 1}, num_gpus
         return "cpu", {"num_cpus": 1}, max(num_cpus, 1)  # Ray sets OMP_NUM_THREADS to num_cpus
-
-    @contextmanager
-    def _connected(self) -> Iterator[Any]:
-        """Ray, connected to the cluster; an existing connection is used and kept."""
-        ray = require_extra("ray", "ray")
-        require_extra("ray.data", "ray")
-        if ray.is_initialized():
-            yield ray
-            return
-        logging.getLogger("ray.data").setLevel(logging.WARNING)
-        address = self.address or (None if os.environ.get("RAY_ADDRESS") else "local")
-        options = {"include_dashboard": False} if address == "local" else {}
-        try:
-            ray.init(address, logging_level=logging.ERROR, log_to_driver=False, **options)
-        except (ConnectionError, ValueError, RuntimeError) as error:
-            reason = str(error).splitlines()[0][:200]
-            raise ElmoError(f"No Ray cluster at {address} ({reason}).", "Start one: ray start --head") from error
-        context = ray.data.DataContext.get_current()
-        context.enable_progress_bars = False
-        try:
-            yield ray
-        except ray.exceptions.RayError as error:
-            lines = [line for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
-            raise ElmoError(
-                f"Ray failed ({lines[-1].strip()[:300]}).", "Finished shards are kept: repeat the command to continue."
-            ) from error
-        finally:
-            ray.shutdown()
 
 
 class ShardActor:

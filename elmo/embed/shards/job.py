@@ -140,7 +140,8 @@ def embed_files(
         check_complete(shards, records)
         if unfinished or manifest is None:
             write_values(folder / MANIFEST_NAME, {**plan, "shards": records})
-        (folder / PLAN_NAME).unlink(missing_ok=True)
+        for name in (PLAN_NAME, LOCK_NAME):
+            (folder / name).unlink(missing_ok=True)
     summary.shards = len(records)
     for name in ("lines", "tokens", "cut_tokens", "bytes"):
         setattr(summary, name, sum(record[name] for record in records))
