@@ -48,7 +48,7 @@ EXTRAS = {
     "parquet": "pyarrow",
     "track": "tensorboard",
     "serve": "fastapi uvicorn",
-    "ray": "'ray[data]' pyarrow",
+    "ray": "'ray[data]' pyarrow",  # quoted, because shells expand brackets
 }
 
 

@@ -63,8 +63,10 @@ def _init(ray: Any, address: str | None) -> None:
     options = {"include_dashboard": False} if address == "local" else {}
     try:
         ray.init(address, logging_level=logging.ERROR, log_to_driver=False, **options)
-    except (ConnectionError, ValueError, RuntimeError) as error:
-        reason = str(error).splitlines()[0][:200]
+    except Exception as error:  # Ray raises Exception itself when a node takes longer than 30 seconds to start
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0][:200]
+        if address == "local":
+            raise ElmoError(f"Ray did not start on this machine ({reason}).", "Is the machine overloaded?") from error
         raise ElmoError(f"No Ray cluster at {address} ({reason}).", "Start one: ray start --head") from error
 
 

@@ -25,11 +25,22 @@ NUM_LINES, SHARD_LINES = 6000, 100
 @pytest.fixture(scope="module")
 def cluster():
     os.environ["RAY_BACKEND_LOG_LEVEL"] = "fatal"
-    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0})
-    cluster.add_node(num_cpus=1)
-    cluster.add_node(num_cpus=1)
+    cluster = until_started(lambda: Cluster(initialize_head=True, head_node_args={"num_cpus": 0}))
+    for _ in range(2):
+        until_started(lambda: cluster.add_node(num_cpus=1))
     yield cluster
     cluster.shutdown()
+
+
+def until_started(start):
+    """Ray gives up if a node needs more than 30 seconds to start, which happens on a busy machine."""
+    for _ in range(9):
+        try:
+            return start()
+        except Exception as error:
+            if "timed out during startup" not in str(error):
+                raise
+    return start()
 
 
 @pytest.fixture(scope="module")
