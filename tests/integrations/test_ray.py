@@ -10,10 +10,10 @@ import sys
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 ray = pytest.importorskip("ray")
-psutil = pytest.importorskip("psutil")
 
 from ray.cluster_utils import Cluster  # noqa: E402  # after the check that Ray is installed
 
