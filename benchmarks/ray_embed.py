@@ -4,7 +4,7 @@
     python benchmarks/ray_embed.py corpus.txt --model english --actors 2 --rounds 1 --memory
 
 Runs `embed_files` on a Ray cluster of this machine, one core per actor; the numbers of actors take turns. The time of a
-run is that from its first finished shard to its last one, so that the start of Ray and of the models is not counted, and
+run is that from its first finished shard to its last one, so that the start of Ray and of the models is not counted;
 its words are those of all shards but the first ones. `--memory` prints the memory of all actors (proportional set size)
 after every tenth of the shards. Ends with one JSON line. Run it on an idle machine: the load is part of the result.
 """

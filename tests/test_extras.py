@@ -17,4 +17,5 @@ def test_every_extra_that_a_hint_can_name_installs_its_libraries() -> None:
     project = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     extras = project["optional-dependencies"]
     for extra, libraries in EXTRAS.items():
-        assert [requirement.split(">=")[0] for requirement in extras[extra]] == libraries.replace("'", "").split()  # quoted for shells
+        names = libraries.replace("'", "").split()  # quoted for shells
+        assert [requirement.split(">=")[0] for requirement in extras[extra]] == names

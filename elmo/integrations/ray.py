@@ -13,6 +13,8 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
+import socket
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -26,6 +28,7 @@ from elmo.embed.shards.worker import Record, ShardJob, ShardWorker, Task
 from elmo.errors import ConfigError, ElmoError
 from elmo.files import require_extra
 
+CONNECT_SECONDS = 30.0
 MAX_BLOCKS = 10_000  # of tasks; each block costs the scheduler some memory and about a millisecond
 
 
@@ -60,6 +63,11 @@ def connect(
 
 
 def _init(ray: Any, address: str | None) -> None:
+    if match := re.fullmatch(r"(?:ray://)?([^/:]+):(\d{1,5})", address or ""):
+        try:  # Ray itself tries for minutes
+            socket.create_connection((match[1], int(match[2])), timeout=CONNECT_SECONDS).close()
+        except (OSError, OverflowError) as error:
+            raise ElmoError(f"No Ray cluster at {address} ({error}).", "Start one: ray start --head") from error
     options = {"include_dashboard": False} if address == "local" else {}
     try:
         ray.init(address, logging_level=logging.ERROR, log_to_driver=False, **options)
