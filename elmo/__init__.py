@@ -23,6 +23,7 @@ if "torch" not in sys.modules and not {*_WAIT_VARIABLES, "KMP_BLOCKTIME"} & os.e
     os.environ.update(_WAIT_VARIABLES)
 
 if TYPE_CHECKING:
+    from elmo.embed.batch_function import batch_function as batch_function
     from elmo.embed.embedder import Embedder as Embedder
     from elmo.embed.load import load as load
     from elmo.errors import ElmoError as ElmoError
@@ -41,6 +42,7 @@ _HOMES = {  # public name -> the module that defines it
     "ElmoError": "elmo.errors",
     "Embedder": "elmo.embed.embedder",
     "ScalarMix": "elmo.model.mix",
+    "batch_function": "elmo.embed.batch_function",
     "finetune_bilm": "elmo.pretrain.bilm_training",
     "load": "elmo.embed.load",
     "split_sentences": "elmo.text.sentences",

@@ -1,18 +1,23 @@
-"""`elmo embed`: embeds a file of sentences and writes a file of vectors."""
+"""`elmo embed`: embeds a file of sentences and writes a file of vectors, or many files and writes a folder."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
+import os
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from elmo.cli.options import Encoding, Tokenizer, print_status
 from elmo.errors import ConfigError
+from elmo.files import require_extra
 
 if TYPE_CHECKING:
     from elmo.embed.dump.job import DumpSummary
+    from elmo.embed.dump.options import DumpOptions
+    from elmo.embed.shards.options import ModelSettings, ReadOptions
 
 EXAMPLE = "elmo embed corpus.txt corpus.hdf5 --model small --layers all --dtype float16"
 
@@ -20,9 +25,19 @@ EXAMPLE = "elmo embed corpus.txt corpus.hdf5 --model small --layers all --dtype 
 def run(
     source: Annotated[
         str,
-        typer.Argument(metavar="IN", help='Input with one sentence per line (.gz .bz2 .xz .zst too); "-" is stdin.'),
+        typer.Argument(
+            metavar="IN",
+            help='Input with one sentence per line (.gz .bz2 .xz .zst too); "-" is stdin. If OUT is a folder: a quoted '
+            "glob, a folder or a file, of text, JSON lines or Parquet.",
+        ),
     ],
-    target: Annotated[str, typer.Argument(metavar="OUT", help='Output file; "-" writes JSON lines to stdout.')],
+    target: Annotated[
+        str,
+        typer.Argument(
+            metavar="OUT",
+            help='Output file; "-" writes JSON lines to stdout. With "/" at its end: a folder of Parquet.',
+        ),
+    ],
     model: Annotated[
         str | None,
         typer.Option("--model", "-m", help="Model: a name, folder, zip or file. Default: the shipped model."),
@@ -77,6 +92,28 @@ def run(
     block_tokens: Annotated[
         int, typer.Option(help="Maximum number of tokens per block; a killed run loses at most one block.")
     ] = 16384,
+    column: Annotated[
+        str | None,
+        typer.Option(help="OUT is a folder: column of Parquet or key of JSON lines that has the text. Default: text."),
+    ] = None,
+    missing: Annotated[
+        str | None,
+        typer.Option(help="OUT is a folder: rows without a text are an error, or empty sentences. Default: error."),
+    ] = None,
+    shard_lines: Annotated[
+        int | None,
+        typer.Option(help="OUT is a folder: maximum number of lines per Parquet file. Default: 10,000."),
+    ] = None,
+    on_ray: Annotated[
+        bool, typer.Option("--ray", help="OUT is a folder: embed in actors of a Ray cluster, or of this machine.")
+    ] = False,
+    ray_address: Annotated[
+        str | None,
+        typer.Option(metavar="ADDRESS", help="Address of the Ray cluster. Default: RAY_ADDRESS, or this machine."),
+    ] = None,
+    actors: Annotated[
+        int | None, typer.Option(help="Number of Ray actors. Default: one per GPU or CPU core of the cluster.")
+    ] = None,
     use_sentence_keys: Annotated[
         bool, typer.Option("--use-sentence-keys", help="hdf5: name each dataset by its sentence, not by its number.")
     ] = False,
@@ -91,12 +128,14 @@ def run(
     weight_file: Annotated[str | None, typer.Option("--weight-file", hidden=True)] = None,
     cuda_device: Annotated[int | None, typer.Option("--cuda-device", hidden=True)] = None,
 ) -> None:
-    """Embed a file with one sentence per line and write the vectors to a file.
+    """Embed a file with one sentence per line and write the vectors to a file, or many files to a folder.
 
     The suffix of OUT selects the format: .hdf5 (the layout of `allennlp elmo`), .npz, .safetensors, .parquet, .jsonl
     (also .gz .bz2 .xz .zst). Raw text is tokenised; pass --tokenizer whitespace if the text is already tokenised.
     An interrupted run leaves its finished blocks in OUT.parts; the same command with --resume continues it and writes
-    the same bytes. AllenNLP's flags --all --top --average --options-file --weight-file --cuda-device are accepted too.
+    the same bytes. If OUT ends in "/" or is a folder, it gets Parquet files and a manifest, in one process or with
+    --ray; the same command continues an interrupted run.
+    AllenNLP's flags --all --top --average --options-file --weight-file --cuda-device are accepted too.
     """
     from elmo.embed.dump.options import DumpOptions, parse_shard
     from elmo.embed.dump.target import check_target, is_finished
@@ -126,6 +165,28 @@ def run(
     model_name = _single_value("--model and --options-file", model, options_file) or "default"
     weights_name = _single_value("--weights and --weight-file", weights, weight_file)
     device_name = _single_value("--device and --cuda-device", device, old_device) or "auto"
+    if on_ray or target.endswith("/") or os.path.isdir(target):
+        from elmo.embed.shards.options import ModelSettings, ReadOptions
+
+        given = {"column": column, "missing": missing, "shard_rows": shard_lines}
+        read = ReadOptions(
+            encoding=options.encoding,
+            errors=options.errors,
+            **{name: value for name, value in given.items() if value is not None},  # type: ignore[arg-type]
+        )
+        settings = ModelSettings(
+            model=model_name, weights=weights_name, dtype=compute_dtype, tokenizer=tokenizer, state=state
+        )
+        if not on_ray and (ray_address, actors) != (None, None):
+            raise ConfigError("--ray-address and --actors are for --ray.")
+        cluster = (ray_address, actors) if on_ray else None
+        _embed_folder(source, target, settings, options, read, device_name, cluster, as_json)
+        return
+    if (column, missing, shard_lines, ray_address, actors) != (None,) * 5:
+        raise ConfigError(
+            "--column, --missing, --shard-lines, --ray-address and --actors are for an output that is a folder.",
+            'End OUT in "/".',
+        )
     checked_target = check_target(source, target, options)  # before torch and the model are loaded (seconds)
 
     from elmo.embed.dump.job import dump, finished_summary
@@ -138,6 +199,45 @@ def run(
     embedder = load(model_name, weights_name, device=device_name, dtype=compute_dtype, tokenizer=tokenizer, state=state)
     summary = dump(embedder, source, target, options, say=print_status)
     _print_summary(summary, shard, as_json)
+
+
+def _embed_folder(
+    source: str,
+    target: str,
+    model: ModelSettings,
+    options: DumpOptions,
+    read: ReadOptions,
+    device: str,
+    cluster: tuple[str | None, int | None] | None,  # the address and the number of actors, with --ray
+    as_json: bool,
+) -> None:
+    """Embeds files into a folder of Parquet shards."""
+    from elmo.embed.shards.source_file import find_files
+    from elmo.embed.shards.target import check_folder
+
+    require_extra("pyarrow", "parquet")
+    check_folder(target, options)  # before torch and the model are loaded (seconds)
+    find_files(source)
+    if cluster is not None:
+        require_extra("ray", "ray")
+
+    from elmo.embed.shards.job import OneProcess, Runner, embed_files
+
+    runner: AbstractContextManager[Runner] = nullcontext(OneProcess(device))
+    if cluster is not None:
+        from elmo.integrations.ray import connect
+
+        runner = connect(cluster[0], device=device, num_actors=cluster[1])
+    with runner as connected:
+        summary = embed_files(source, target, model, options, read, runner=connected, say=print_status)
+    if as_json:
+        typer.echo(json.dumps(dataclasses.asdict(summary)))
+        return
+    print_status(
+        f"{summary.path}: {summary.files:,} files, {summary.shards:,} shards ({summary.shards_kept:,} of an earlier "
+        f"run), {summary.lines:,} lines, {summary.tokens:,} tokens, {summary.bytes / 1e6:,.1f} MB, "
+        f"{summary.seconds:.1f} s, {summary.tokens_per_second:,.0f} tokens/s"
+    )
 
 
 def _print_summary(summary: DumpSummary, shard: str | None, as_json: bool) -> None:

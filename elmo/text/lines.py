@@ -11,7 +11,7 @@ import logging
 from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from elmo.errors import ConfigError, DataError
 from elmo.files import DAMAGE, open_bytes
@@ -21,6 +21,7 @@ log = logging.getLogger(__name__)
 
 BLOCK_BYTES = 1 << 20
 MAX_LINE_BYTES = 64 << 20
+LineStart: TypeAlias = tuple[int, int]  # a line: how many lines precede it, and the offset of its first byte
 
 
 def read_lines(
@@ -29,8 +30,11 @@ def read_lines(
     encoding: str = UTF8,
     errors: Literal["strict", "replace"] = "strict",
     max_line_bytes: int = MAX_LINE_BYTES,
+    start: LineStart = (0, 0),
 ) -> Iterator[str]:
     """The lines of a text file (.gz .bz2 .xz .zst are decompressed, "-" is standard input), without line ends.
+
+    `start` skips to a line whose position is known; this needs an encoding that `has_newline_bytes`.
 
     A byte-order mark at the start is dropped; an empty file has no lines. Invalid bytes are a DataError that names
     file, line and byte; with errors="replace" they become U+FFFD, and one warning at the end counts the lines.
@@ -38,15 +42,22 @@ def read_lines(
     if errors not in ("strict", "replace"):
         raise ConfigError(f"errors={errors!r} is unknown.", "Use 'strict' or 'replace'.")
     encoding = check_encoding(encoding)
-    decode = _decode_lines if has_newline_bytes(encoding) else _decode_blocks
-    return _warn_of_replaced(decode(path, encoding, errors == "replace", max_line_bytes), path, encoding)
+    replace = errors == "replace"
+    if has_newline_bytes(encoding):
+        decoded = _decode_lines(path, encoding, replace, max_line_bytes, start)
+    else:
+        assert start == (0, 0), "lines of this encoding have no known positions"
+        decoded = _decode_blocks(path, encoding, replace, max_line_bytes)
+    return _warn_of_replaced(decoded, path, encoding, start[0])
 
 
-def _warn_of_replaced(lines: Iterator[tuple[str, bool]], path: str | Path, encoding: str) -> Iterator[str]:
+def _warn_of_replaced(
+    lines: Iterator[tuple[str, bool]], path: str | Path, encoding: str, num_skipped: int
+) -> Iterator[str]:
     """The lines alone, of pairs with whether bytes of the line were replaced; one warning at the end counts these."""
     num_replaced, first_replaced = 0, 0
     try:
-        for number, (line, is_replaced) in enumerate(lines, 1):
+        for number, (line, is_replaced) in enumerate(lines, num_skipped + 1):
             if is_replaced:
                 num_replaced += 1
                 first_replaced = first_replaced or number
@@ -56,13 +67,15 @@ def _warn_of_replaced(lines: Iterator[tuple[str, bool]], path: str | Path, encod
             log.warning("%s: %d lines were not %s, the first is line %d.", path, num_replaced, encoding, first_replaced)
 
 
-def _decode_lines(path: str | Path, encoding: str, replace: bool, max_line_bytes: int) -> Iterator[tuple[str, bool]]:
+def _decode_lines(
+    path: str | Path, encoding: str, replace: bool, max_line_bytes: int, start: LineStart
+) -> Iterator[tuple[str, bool]]:
     """Each line and whether bytes were replaced, for encodings in which bytes can be cut into lines."""
-    offset = 0  # of the line's first byte, in the decompressed file
-    start = b""  # of the file
-    for number, (line, ended) in enumerate(_byte_lines(path, max_line_bytes), 1):
+    num_skipped, offset = start  # offset: of the line's first byte, in the decompressed file
+    beginning = b""  # of the file
+    for number, (line, ended) in enumerate(_byte_lines(path, max_line_bytes, start), num_skipped + 1):
         content = line[:-1] if ended and line.endswith(b"\r") else line
-        start = start or line[:8]
+        beginning = beginning or line[:8]
         skipped = len(UTF8_BOM) if number == 1 and content.startswith(UTF8_BOM) else 0
         if skipped and encoding != UTF8:
             raise DataError(
@@ -75,7 +88,8 @@ def _decode_lines(path: str | Path, encoding: str, replace: bool, max_line_bytes
         except UnicodeDecodeError as error:
             if not replace:
                 byte = offset + skipped + error.start
-                raise _invalid_bytes(path, number, byte, line[skipped + error.start], error, encoding, start) from error
+                value = line[skipped + error.start]
+                raise _invalid_bytes(path, number, byte, value, error, encoding, beginning) from error
             text, is_replaced = content[skipped:].decode(encoding, errors="replace"), True
         offset += len(line) + ended
         if text or ended:  # a file that is only a byte-order mark is empty
@@ -117,12 +131,12 @@ def _invalid_bytes(
     return DataError(message, decoding_hint(encoding, start))
 
 
-def _byte_lines(path: str | Path, max_line_bytes: int) -> Iterator[tuple[bytes, bool]]:
+def _byte_lines(path: str | Path, max_line_bytes: int, start: LineStart) -> Iterator[tuple[bytes, bool]]:
     """Each line's bytes without "\n", and whether it ended with one: only the last line may not."""
     parts: list[bytes] = []  # of a line that began in an earlier block
     length = 0  # of `parts`
-    number = 1
-    for block in _blocks(path):
+    number = start[0] + 1
+    for block in _blocks(path, start[1]):
         first, *rest = block.split(b"\n")
         parts.append(first)
         length += len(first)
@@ -148,11 +162,11 @@ def _check_length(path: str | Path, number: int, length: int, limit: int) -> Non
         )
 
 
-def _blocks(path: str | Path) -> Iterator[bytes]:
+def _blocks(path: str | Path, offset: int = 0) -> Iterator[bytes]:
     """A file's bytes, decompressed, in blocks of about BLOCK_BYTES; a truncated or damaged file is a DataError."""
-    num_bytes = 0
+    num_bytes = offset
     try:
-        for block in _raw_blocks(path):
+        for block in _raw_blocks(path, offset):
             num_bytes += len(block)
             yield block
     except DAMAGE as error:
@@ -162,9 +176,11 @@ def _blocks(path: str | Path) -> Iterator[bytes]:
         ) from error
 
 
-def _raw_blocks(path: str | Path) -> Iterator[bytes]:
+def _raw_blocks(path: str | Path, offset: int) -> Iterator[bytes]:
     file = open_bytes(path)
     try:
+        if offset:
+            file.seek(offset)
         while block := file.read(BLOCK_BYTES):
             yield block
     finally:

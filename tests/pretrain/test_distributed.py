@@ -11,7 +11,7 @@ import pytest
 from tiny_run import ENVIRONMENT, call, command, records, write_text
 
 DRIVER = Path(__file__).parent / "train_ranks.py"
-FAST = ["equal", "muon", "spike", "sparse", "nan", "fewer", "lost", "patient", "clocks", "shares"]
+FAST = ["equal", "muon", "spike", "sparse", "nan", "fewer", "lost", "patient", "clocks", "overlap", "shares"]
 
 
 def drive(folder: Path, *tests: str) -> str:

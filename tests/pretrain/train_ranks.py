@@ -30,7 +30,7 @@ from safetensors.torch import load_file
 
 from elmo.errors import ConfigError
 from elmo.pretrain import job
-from elmo.pretrain.train import distributed, spike_guard
+from elmo.pretrain.train import distributed, gradient_exchange, spike_guard
 from elmo.pretrain.train import step as step_module
 from elmo.pretrain.train.checkpoint import newest_sound
 from elmo.pretrain.train.step import Trainer
@@ -198,6 +198,34 @@ def clock_of_rank_0_decides(text: Path, folder: Path) -> None:
     assert any(record.get("by_time") for record in tiny_run.records(folder / "run"))
 
 
+def gradients_are_sent_during_the_backward_pass(text: Path, folder: Path) -> None:
+    """All buckets but the last ones are on their way before the backward pass ends, in the same order everywhere."""
+    gradient_exchange.BUCKET_BYTES = 256
+
+    def work() -> None:
+        events: list[str] = []
+        all_reduce, gradients = dist.all_reduce, Trainer.gradients
+
+        def recording_all_reduce(tensor: torch.Tensor, *args: Any, **options: Any) -> Any:
+            if options.get("async_op"):
+                events.append(f"send {tensor.numel()}")
+            return all_reduce(tensor, *args, **options)
+
+        def recording_gradients(self: Trainer, *args: Any) -> Any:
+            result = gradients(self, *args)
+            events.append("end")
+            return result
+
+        dist.all_reduce, Trainer.gradients = recording_all_reduce, recording_gradients
+        tiny_run.run(text, folder / "run", EXACT, tiny_run.train_settings(max_steps=3))
+        first_step = events[: events.index("end")]
+        assert len(first_step) >= 5, events[:20]
+        (folder / f"events-{os.environ['RANK']}").write_text("\n".join(events))
+
+    assert exit_codes(start(2, work)) == [0, 0]
+    assert (folder / "events-0").read_text() == (folder / "events-1").read_text()
+
+
 def rows_that_cannot_be_shared_are_refused(text: Path, folder: Path) -> None:
     def work() -> None:
         with pytest.raises(ConfigError, match="4 rows cannot be shared by 3 processes"):
@@ -219,6 +247,7 @@ TESTS: dict[str, Callable[[Path, Path], None]] = {
     "fewer": fewer_processes_resume,
     "patient": others_wait_for_slow_rank_0,
     "clocks": clock_of_rank_0_decides,
+    "overlap": gradients_are_sent_during_the_backward_pass,
     "shares": rows_that_cannot_be_shared_are_refused,
 }
 

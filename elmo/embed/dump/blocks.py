@@ -36,10 +36,22 @@ def cut_blocks(
     A longer line is a block of its own. The number of lines of every block but the last is a multiple of `multiple`,
     even where that exceeds the limits.
     """
-    block = Block(number=0, first_line=0)
+    sentences = ((line, [token.text for token in tokenize(line)]) for line in lines)
+    return group_sentences(sentences, max_lines=max_lines, max_tokens=max_tokens, multiple=multiple)
+
+
+def group_sentences(
+    sentences: Iterable[tuple[str, list[str]]],
+    *,
+    max_lines: int,
+    max_tokens: int,
+    multiple: int = 1,
+    first_line: int = 0,
+) -> Iterator[Block]:
+    """The same for lines that come with their tokens."""
+    block = Block(number=0, first_line=first_line)
     num_tokens = 0
-    for line in lines:
-        sentence = [token.text for token in tokenize(line)]
+    for line, sentence in sentences:
         length = len(sentence) + 2
         num_lines = len(block.lines)
         is_full = num_lines >= max_lines or num_tokens + length > max_tokens or block.num_chars + len(line) > MAX_CHARS

@@ -17,6 +17,7 @@ import torch
 
 from elmo.embed.dump.assemble import MergeSummary, assemble, finish_result
 from elmo.embed.dump.blocks import Block, cut_blocks
+from elmo.embed.dump.embed_block import count_cut_tokens, embed_block
 from elmo.embed.dump.estimate import Estimate, check_free_space, estimate, free_bytes
 from elmo.embed.dump.options import DumpOptions
 from elmo.embed.dump.part_file import Layout, PartFile, write_part_file
@@ -26,12 +27,10 @@ from elmo.embed.dump.target import STDOUT, Target, check_target, exists_error, i
 from elmo.embed.dump.write_jsonl import json_line
 from elmo.embed.embedder import Embedder
 from elmo.embed.layer_choice import LayerChoice, choose_layers
-from elmo.embed.pool import join_layers, pool
-from elmo.errors import ConfigError, OutputError
+from elmo.errors import ConfigError
 from elmo.files import open_bytes
 from elmo.model.lstm import State
 from elmo.progress import Progress
-from elmo.text.indexer import ByteIndexer
 from elmo.text.inputs import tokenization_warning
 from elmo.text.lines import read_lines
 
@@ -204,42 +203,13 @@ class _Job:
             yield block
 
     def _embed(self, block: Block) -> np.ndarray:
-        """Rows (tokens, K, D) of a block, or (lines, K, D) when pooled, computed with an empty word cache."""
-        options, layout = self.options, self.layout
-        self.embedder.forget_words()
-        num_rows = len(block.lines) if layout.pooled else block.num_tokens
-        rows = np.empty((num_rows, layout.num_kept, layout.dim), dtype=layout.dtype)  # (n, K, D)
-        start = 0
-        joins_pooled = options.pool is not None and self.choice.joined  # layers are pooled before they are joined
-        layers = "all" if joins_pooled else options.layers
-        stream = self.embedder.stream(
-            block.sentences, layers=layers, batch_size=options.batch_size, max_tokens=options.max_tokens
-        )
-        for number, vectors in enumerate(stream, block.first_line + 1):
-            stacked = vectors if layout.stacked or joins_pooled else vectors[None]  # (K, n, D)
-            piece = pool(stacked, options.pool)[None] if options.pool else stacked.transpose(1, 0, 2)  # (n, K, D)
-            piece = join_layers(piece)[:, None] if joins_pooled else piece  # (n, 1, K * D)
-            try:
-                with np.errstate(over="raise"):
-                    rows[start : start + len(piece)] = piece
-            except FloatingPointError as error:
-                raise OutputError(
-                    f"{self.source}:{number}: a value is too large for {layout.dtype}.", "Use --dtype float32."
-                ) from error
-            start += len(piece)
-        return rows
+        return embed_block(self.embedder, block, self.choice, self.layout, self.options, source=str(self.source))
 
     def _count(self, block: Block, *, advance: bool = True) -> None:
         summary, tokens = self.summary, block.num_tokens
         summary.blocks, summary.lines = summary.blocks + 1, summary.lines + len(block.lines)
         summary.tokens += tokens
-        if isinstance(self.embedder.indexer, ByteIndexer):
-            longest = self.embedder.indexer.width - 2
-            summary.cut_tokens += sum(
-                len(token) > longest or len(token) * 4 > longest and len(token.encode()) > longest
-                for sentence in block.sentences
-                for token in sentence
-            )
+        summary.cut_tokens += count_cut_tokens(self.embedder, block.sentences)
         if advance:
             self.computed_tokens += tokens
             self.progress.advance(tokens)

@@ -15,7 +15,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -60,6 +60,14 @@ class Layout:
         else:
             vectors = np.ascontiguousarray(rows.transpose(1, 0, 2)) if self.stacked else rows[:, 0]
         return vectors
+
+    def split(self, rows: np.ndarray, lengths: Iterable[int]) -> Iterator[np.ndarray]:
+        """The vectors of each line in the shape of results, from the rows and the number of tokens of each line."""
+        start = 0
+        for length in lengths:
+            count = 1 if self.pooled else int(length)
+            yield self.sentence(rows[start : start + count])
+            start += count
 
 
 def write_part_file(
@@ -138,11 +146,7 @@ class PartFile:
 
     def vectors(self, layout: Layout) -> Iterator[np.ndarray]:
         """The vectors of each line, in the shape that `Layout.sentence` gives."""
-        rows, start = self.array("vectors"), 0
-        for length in self.array("lengths"):
-            count = 1 if layout.pooled else int(length)
-            yield layout.sentence(rows[start : start + count])
-            start += count
+        return layout.split(self.array("vectors"), self.array("lengths"))
 
     def state(self) -> tuple[np.ndarray, np.ndarray] | None:
         """The LSTM state after the block; None where none is stored."""

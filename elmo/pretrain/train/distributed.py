@@ -1,8 +1,8 @@
 """Data-parallel training in several processes: rank, averaged gradients, gathered LSTM states and barriers.
 
-The code calls collectives directly instead of wrapping the model: after each backward pass one all-reduce of a flat
-tensor averages the gradients. Every process therefore makes the same update from the same weights, and a non-finite
-number in one process is seen by all.
+The code calls collectives directly instead of wrapping the model: `gradient_exchange` averages the gradients during the
+backward pass, and `average_gradients` after it, with one all-reduce of a flat tensor. Every process therefore makes the
+same update from the same weights, and a non-finite number in one process is seen by all.
 """
 
 from __future__ import annotations
@@ -75,9 +75,19 @@ def average_gradients(parameters: list[nn.Parameter]) -> None:
     for p, part in zip(dense, flat.split([p.numel() for p in dense]), strict=True):
         assert p.grad is not None
         p.grad.copy_(part.view_as(p))
+    average_sparse_gradients(parameters)
+
+
+def average_sparse_gradients(parameters: list[nn.Parameter]) -> None:
+    """Replaces each sparse gradient by its mean over all processes."""
     for p in parameters:
         if p.grad is not None and p.grad.is_sparse:
             p.grad = _average_sparse(p.grad)
+
+
+def step_group() -> dist.ProcessGroup | None:
+    """The group for the collectives of training steps."""
+    return _step_group
 
 
 def mean_over_processes(value: Tensor) -> Tensor:

@@ -21,6 +21,7 @@ from elmo.model.stacks import run_stacks
 from elmo.pretrain.config import RunConfig
 from elmo.pretrain.data.stream import LMBatch
 from elmo.pretrain.train.distributed import average_gradients, mean_over_processes, rank, world_size
+from elmo.pretrain.train.gradient_exchange import GradientExchange
 from elmo.pretrain.train.objective import adaptive_softmax_loss, full_softmax_loss, sampled_softmax_loss
 from elmo.pretrain.train.optim import clip_gradients, learning_rate, make_optimizer, set_learning_rate
 from elmo.pretrain.train.sampler import Sample
@@ -68,6 +69,8 @@ class Trainer:
         self._fused_stacks = find_kernel("bilstm", self.device.type, dtype_name, model)
         self._fused_softmax = find_kernel("sampled_cross_entropy", self.device.type, dtype_name)
         self._graphs = Graphs(self.gradients, self.parameters) if self._can_record() else None
+        overlaps = world_size() > 1 and self._graphs is None
+        self._exchange = GradientExchange(self.parameters) if overlaps else None
 
     @property
     def num_scored(self) -> int:
@@ -115,13 +118,13 @@ class Trainer:
         seed = step_seed(train.seed, step, "dropout", rank())
         if self._graphs is not None:
             losses, final_state = self._graphs.run(inputs[0], self.state, seed)
+            average_gradients(self.parameters)
         else:
             losses, final_state = self._run_eagerly(inputs, seed)
         if step < train.head_only_steps:
             for name, parameter in self.model.named_parameters():
                 if not name.startswith("head."):
                     parameter.grad = None
-        average_gradients(self.parameters)
         norm = clip_gradients(self.parameters, optim.clip_norm)
         norm_and_losses = torch.cat([norm.reshape(1), mean_over_processes(losses)])  # (1 + R,)
         values = self._update_if_finite(norm_and_losses) if self._pinned is not None else norm_and_losses.tolist()
@@ -149,7 +152,10 @@ class Trainer:
         return [float(value) for value in self._pinned]
 
     def _run_eagerly(self, inputs: list[StepInputs], seed: int) -> tuple[Tensor, State]:
-        """Losses (R,) and final states, without a CUDA graph; accumulates the gradients of the micro-batches."""
+        """Losses (R,) and final states, without a CUDA graph; accumulates the gradients of the micro-batches.
+
+        Gradients are averaged over all processes during the backward pass of the last micro-batch.
+        """
         self.optimizer.zero_grad(set_to_none=True)
         torch.manual_seed(seed)
         num_rows = self.state.h.shape[2]
@@ -158,10 +164,14 @@ class Trainer:
         for part in inputs:
             count = part.type_index.shape[2]
             initial = State(self.state.h[:, :, first : first + count], self.state.c[:, :, first : first + count])
+            if self._exchange is not None and part is inputs[-1]:
+                self._exchange.begin()
             part_losses, final = self.gradients(part.to(self.device), initial, count / num_rows)
             losses += part_losses * (count / num_rows)
             final_states.append(final)
             first += count
+        if self._exchange is not None:
+            self._exchange.finish()
         return losses, State(*(torch.cat(tensors, dim=2) for tensors in zip(*final_states, strict=True)))
 
     def gradients(self, inputs: StepInputs, initial: State, weight: float = 1.0) -> tuple[Tensor, State]:
