@@ -48,6 +48,8 @@ EXTRAS = {
     "parquet": "pyarrow",
     "track": "tensorboard",
     "serve": "fastapi uvicorn",
+    "sklearn": "scikit-learn",
+    "sentence-transformers": "sentence-transformers",
 }
 
 
