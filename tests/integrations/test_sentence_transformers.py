@@ -109,3 +109,13 @@ def test_the_example_trains_the_mix_and_loads_the_same_model() -> None:
     assert found, done.stdout
     assert float(found[1]) < 1
     assert float(found[2]) == 0
+
+
+def test_the_guide_runs_as_shown() -> None:
+    guide = (ROOT / "docs" / "guides" / "scikit-learn.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"^(<!-- not run: needs two GPUs -->\n)?```python\n(.*?)^```$", guide, re.M | re.S)
+    assert len(blocks) >= 5
+    names: dict[str, Any] = {}
+    for is_skipped, code in blocks:
+        if not is_skipped:
+            exec(compile(code, "guide", "exec"), names)

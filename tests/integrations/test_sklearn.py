@@ -169,11 +169,7 @@ class FromNumbers(ElmoVectorizer):
         tags = super().__sklearn_tags__()
         tags.input_tags.two_d_array = True
         tags.input_tags.one_d_array = False
-        tags.requires_fit = True
         return tags
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "model_checksum_")
 
 
 def as_texts(X: np.ndarray) -> list[str]:
