@@ -49,7 +49,7 @@ EXTRAS = {
     "track": "tensorboard",
     "serve": "fastapi uvicorn",
     "sklearn": "scikit-learn",
-    "sentence-transformers": "sentence-transformers",
+    "sentence-transformers": "sentence-transformers datasets accelerate",
 }
 
 

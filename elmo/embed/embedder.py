@@ -176,7 +176,7 @@ class Embedder:
         from elmo.embed.display import SentenceLayers
 
         is_tokens = isinstance(text, (list, tuple))
-        inputs = normalize_input([text] if is_tokens else text, self._tokenize)  # type: ignore[list-item]
+        inputs = normalize_input([text] if is_tokens else text, self._tokenize)
         if len(inputs.sentences) != 1:
             raise ConfigError(f"show got {len(inputs.sentences)} sentences; expected one.", "Call it once for each.")
         return SentenceLayers(inputs.sentences[0], self.layers(inputs.sentences)[0])
