@@ -9,7 +9,7 @@ import tempfile
 
 import torch
 from sentence_transformers import SentenceTransformer
-from sentence_transformers.models import Pooling
+from sentence_transformers.sentence_transformer.modules import Pooling
 
 from elmo.integrations.sentence_transformers import ElmoModule
 

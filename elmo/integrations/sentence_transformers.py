@@ -35,7 +35,10 @@ from elmo.weights.store import save_store
 
 require_extra("sentence_transformers", "sentence-transformers", "sentence-transformers")
 
-from sentence_transformers.models import InputModule  # noqa: E402  # the path that 5.x and 6.x have in common
+try:
+    from sentence_transformers.base.modules import InputModule
+except ImportError:  # sentence-transformers 5
+    from sentence_transformers.models import InputModule
 
 _BILM, _SETTINGS, _MIX = "bilm", "elmo_module.json", "mix.safetensors"  # of a saved module
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -12,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 from sentence_transformers import SentenceTransformer
-from sentence_transformers.models import Pooling
+from sentence_transformers.sentence_transformer.modules import Pooling
 
 import elmo
 from elmo.errors import ConfigError, WeightsError
@@ -103,7 +104,9 @@ def test_what_cannot_be_saved_or_loaded_is_refused(tmp_path: Path) -> None:
 
 def test_the_example_trains_the_mix_and_loads_the_same_model() -> None:
     command = [sys.executable, ROOT / "examples" / "sentence_transformers_module.py"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT, env={"PYTHONPATH": str(ROOT)})
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=False, cwd=ROOT, env=os.environ | {"PYTHONPATH": str(ROOT)}
+    )
     assert done.returncode == 0, done.stderr
     found = re.search(r"loss (\S+), vectors \(8, \d+\), difference after loading (\S+)", done.stdout)
     assert found, done.stdout

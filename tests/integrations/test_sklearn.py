@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 import subprocess
 import sys
@@ -203,7 +204,9 @@ def test_check_estimator_sees_text_input_and_skips_its_numbers() -> None:
 
 def test_the_example_prints_a_search_and_its_predictions() -> None:
     command = [sys.executable, ROOT / "examples" / "scikit_learn_pipeline.py"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT, env={"PYTHONPATH": str(ROOT)})
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=False, cwd=ROOT, env=os.environ | {"PYTHONPATH": str(ROOT)}
+    )
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
     assert lines[0].startswith("best of the grid: {'elmo__layers'")
