@@ -25,8 +25,8 @@ def main() -> None:
     elmo_module = ElmoModule("english")
     model = SentenceTransformer(modules=[elmo_module, Pooling(elmo_module.get_embedding_dimension())], device="cpu")
     print("weight of each layer before:", elmo_module.mix.layer_weights().tolist())
-    optimizer = torch.optim.Adam(elmo_module.mix.parameters(), lr=0.05)
-    for _ in range(20):  # in-batch negatives: each sentence should be nearest to its partner
+    optimizer = torch.optim.Adam(elmo_module.mix.parameters(), lr=0.1)
+    for _ in range(10):  # in-batch negatives: each sentence should be nearest to its partner
         one, other = (model(model.preprocess(list(side)))["sentence_embedding"] for side in zip(*PAIRS, strict=True))
         scores = 20 * model.similarity(one, other)  # (4, 4)
         loss = torch.nn.functional.cross_entropy(scores, torch.arange(len(PAIRS)))

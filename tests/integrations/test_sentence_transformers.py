@@ -61,7 +61,7 @@ def test_prompts_and_the_longest_length_are_applied(embedder: elmo.Embedder) -> 
 def test_the_trainer_trains_the_mix_and_if_asked_the_bilm(tmp_path: Path, requires_grad: bool) -> None:
     from datasets import Dataset
     from sentence_transformers import SentenceTransformerTrainer, SentenceTransformerTrainingArguments
-    from sentence_transformers.losses import MultipleNegativesRankingLoss
+    from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
 
     model = make_model(requires_grad=requires_grad)
     before = {name: value.clone() for name, value in model.state_dict().items()}
