@@ -14,7 +14,7 @@ PACKAGE = ROOT / "elmo"
 FILES = sorted(path for path in PACKAGE.rglob("*.py"))
 EVERYWHERE = {
     "devices", "errors", "files", "mapped_arrays", "progress", "record_shapes", "records", "run_folder", "schema",
-    "settings", "staging", "stop_signals", "xz", "zst",
+    "settings", "staging", "stop_signals", "worker_pool", "xz", "zst",
 }  # may be imported by all  # fmt: skip
 
 # package -> what of elmo it may import besides itself and EVERYWHERE. "model.mix" allows that one module only.
@@ -33,6 +33,7 @@ MAY_IMPORT = {
     "record_shapes": set(),
     "schema": set(),
     "stop_signals": set(),
+    "worker_pool": set(),
     "charts": set(),
     "text": set(),
     "model": set(),

@@ -12,8 +12,9 @@ sentence alone. The file is long and still one thing: the overloads that give ea
 
 from __future__ import annotations
 
+import functools
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, overload
 
@@ -42,6 +43,8 @@ from elmo.text.vocab import Vocabulary
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
+    from elmo.embed.display import SentenceLayers
+    from elmo.embed.encode_pool import EncodePool
     from elmo.embed.lm import Perplexity, Scores, Substitute
     from elmo.embed.neighbors import Corpus, SearchResult
 
@@ -69,6 +72,9 @@ class EncodeOptions(EmbedOptions, total=False):
     pooling: str
     split: bool
     normalize_embeddings: bool
+    device: str | torch.device | Sequence[str] | None
+    pool: EncodePool | None
+    chunk_size: int | None
 
 
 class Embedder:
@@ -106,7 +112,8 @@ class Embedder:
 
     def __repr__(self) -> str:
         shape = f"{self.num_layers} layers of {self.dim}, device={str(self.device)!r}, dtype={self.dtype!r}"
-        return f"Embedder({self.name!r}, {shape}, state={self.state!r})"
+        weights = "" if self.trained else ", random weights"
+        return f"Embedder({self.name!r}, {shape}, state={self.state!r}, tokenizer={self.tokenizer_name!r}{weights})"
 
     @property
     def dim(self) -> int:
@@ -160,6 +167,19 @@ class Embedder:
     def layers(self, texts: Any, **options: Any) -> Any:
         """All layers of every token: (L+1, n, D) for one sentence, a list of these for several."""
         return self.embed(texts, layers="all", **options)
+
+    def show(self, text: OneText | Sequence[str]) -> SentenceLayers:
+        """The layers of one sentence with its tokens, which a notebook shows as a table with charts.
+
+        The sentence is a str, a spaCy Doc or a list of tokens.
+        """
+        from elmo.embed.display import SentenceLayers
+
+        is_tokens = isinstance(text, (list, tuple))
+        inputs = normalize_input([text] if is_tokens else text, self._tokenize)
+        if len(inputs.sentences) != 1:
+            raise ConfigError(f"show got {len(inputs.sentences)} sentences; expected one.", "Call it once for each.")
+        return SentenceLayers(inputs.sentences[0], self.layers(inputs.sentences)[0])
 
     @overload
     def embed(  # type: ignore[overload-overlap]
@@ -251,17 +271,22 @@ class Embedder:
         convert_to_numpy: bool = True,
         convert_to_tensor: bool = False,
         normalize_embeddings: bool = False,
+        device: str | torch.device | Sequence[str] | None = None,  # moves the embedder; a list: one process per device
+        pool: EncodePool | None = None,  # of processes, from `start_multi_process_pool`
+        chunk_size: int | None = None,  # most sentences per job of a process; None: a few jobs per process
     ) -> np.ndarray | Tensor:
         """One vector per sentence, pooled over its tokens: (D,) for one sentence, (N, D) for several.
 
         A str is one sentence, however long it is. With `split`, it is a document of any number of sentences: the tokens
-        of each sentence are pooled, and then its sentences, so that each sentence counts once.
+        of each sentence are pooled, and then its sentences, so that each sentence counts once. A list of devices, such
+        as ["cuda:0", "cuda:1"] or ["cpu", "cpu"], starts a pool of processes for this call.
         """
+        pooled_by = self._pooled_by(device, pool, chunk_size)
         inputs = normalize_input(sentences, self._tokenize, missing=missing, split=split)
         layer_choice = choose_layers(layers, self.num_layers)
         shape = (len(inputs.sentences), *layer_choice.shape(self.dim))
         result = np.zeros(shape, dtype=self._numpy_dtype())  # (N, D)
-        pooled = self.pooled(
+        pooled = pooled_by(
             inputs.sentences, layers=layers, pooling=pooling, batch_size=batch_size, max_tokens=max_tokens
         )
         end = 0
@@ -279,6 +304,20 @@ class Embedder:
         if convert_to_tensor or not convert_to_numpy:
             return torch.from_numpy(np.ascontiguousarray(result)).to(self.device)
         return result
+
+    def start_multi_process_pool(self, target_devices: Sequence[str] | None = None) -> EncodePool:
+        """Worker processes for `encode(..., pool=pool)`, one per device; they also end at the end of a `with` block.
+
+        None: all CUDA devices, or else at most four processes on the CPU. A script that starts a pool must do so below
+        `if __name__ == "__main__":`.
+        """
+        from elmo.embed.encode_pool import EncodePool  # which imports this module
+
+        return EncodePool(self, target_devices)
+
+    def stop_multi_process_pool(self, pool: EncodePool) -> None:
+        """Ends the processes of a pool."""
+        pool.close()
 
     def similarity(
         self,
@@ -436,6 +475,30 @@ class Embedder:
         for name, value in (("batch_size", batch_size), ("max_tokens", max_tokens)):
             check_count(name, value)
         return BatchOptions(self.state, batch_size, max_tokens)
+
+    def _pooled_by(
+        self, device: str | torch.device | Sequence[str] | None, pool: EncodePool | None, chunk_size: int | None
+    ) -> Callable[..., Iterator[tuple[np.ndarray, int]]]:
+        """`pooled` of the pool, or of this embedder, which moves to the device if it is on another one."""
+        if pool is not None:
+            if device is not None:
+                raise ConfigError("encode got both a device and a pool, which has its own.", "Pass one of them.")
+            if pool.embedder is not self:
+                raise ConfigError(
+                    f"The pool belongs to another embedder, {pool.embedder.name!r}.", "Start one of this."
+                )
+            return functools.partial(pool.pooled, chunk_size=chunk_size)
+        if device is not None and not isinstance(device, (str, torch.device)):
+            return functools.partial(self._pooled_on, device, chunk_size=chunk_size)
+        if chunk_size is not None:
+            raise ConfigError("chunk_size is for a pool of processes, and there is none.", "Pass a pool as well.")
+        if device is not None and torch.device(choose_device(str(device))) != self.device:
+            self.to(str(device))
+        return self.pooled
+
+    def _pooled_on(self, devices: Sequence[str], *arguments: Any, **options: Any) -> Iterator[tuple[np.ndarray, int]]:
+        with self.start_multi_process_pool(devices) as pool:
+            yield from pool.pooled(*arguments, **options)
 
     def _encoded(self, texts_or_vectors: Any, layers: LayerSpec) -> Tensor:
         """Vectors as a matrix (N, D); texts are encoded."""

@@ -18,6 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from elmo.embed.display import html_table
 from elmo.embed.embedder import Embedder
 from elmo.embed.layer_choice import choose_layers
 from elmo.errors import ConfigError, WeightsError
@@ -37,7 +38,7 @@ _FORWARD_ONLY = "; the model has the forward direction only, whose perplexity is
 _STATES_PER_CALL = 1024  # hidden states that are scored against one block of the vocabulary
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Scores:
     """Log-probabilities (nats) of a sentence: forward of each word and of </S>; backward of <S> and of each word."""
 
@@ -56,6 +57,20 @@ class Scores:
     def perplexity(self) -> float:
         """exp of the mean negative log-probability of a prediction; 1 for an empty sentence."""
         return math.exp(-self.log_prob / max(len(self.forward), 1))
+
+    def __repr__(self) -> str:
+        return f"Scores({' '.join(self.tokens)!r}, log_prob={self.log_prob:.2f}, perplexity={self.perplexity:.2f})"
+
+    def _repr_html_(self) -> str:
+        """For notebooks: the log-probabilities of each prediction."""
+        columns = ["", *self.tokens, "</S>"], ["", "<S>", *self.tokens]
+        rows = [["forward", *(f"{value:.2f}" for value in self.forward)]]
+        tables = [html_table(columns[0], rows)]
+        if self.backward is not None:
+            tables.append(html_table(columns[1], [["backward", *(f"{value:.2f}" for value in self.backward)]]))
+        return (
+            f"<div>{''.join(tables)}<p>log-probability {self.log_prob:.2f}, perplexity {self.perplexity:.2f}</p></div>"
+        )
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from elmo.embed.corpus_index import EmbeddedSentences, embed_sentences, index_corpus
+from elmo.embed.display import html_table, marked_sentence
 from elmo.embed.embedder import Embedder
 from elmo.embed.layer_choice import LayerSpec, choose_layers
 from elmo.embed.pool import normalize
@@ -66,7 +67,7 @@ class StaticNeighbor:
     word: str
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class SearchResult:
     """The neighbours of some queries in a corpus."""
 
@@ -81,6 +82,20 @@ class SearchResult:
     def nearest(self) -> list[Neighbor]:
         """The neighbours of the first query, best first."""
         return self.neighbors[0]
+
+    def __repr__(self) -> str:
+        """The first query and its neighbours, one per line, with their cosines."""
+        query = self.queries[0]
+        head = f"{query.word!r} in {' '.join(query.tokens)!r}, among {self.num_words:,} words; nearest uses:"
+        return "\n".join([head, *(f"{n.score:6.3f}  {n.word:15} {' '.join(n.tokens)}" for n in self.nearest)])
+
+    def _repr_html_(self) -> str:
+        """The same as a table for notebooks, with the words in bold."""
+        query = self.queries[0]
+        rows = [[f"{n.score:.3f}", f"{n.line:,}", marked_sentence(n.tokens, n.position)] for n in self.nearest]
+        summary = f"{self.num_sentences:,} sentences, {self.num_words:,} words"
+        table = html_table(["cosine", "line", "nearest uses"], rows)
+        return f"<div><p>{marked_sentence(query.tokens, query.position)} ({summary})</p>{table}</div>"
 
 
 def word_queries(embedder: Embedder, sentences: Iterable[OneText | Sequence[str]], word: str | int) -> list[Query]:

@@ -1,0 +1,91 @@
+"""A pool of worker processes that compute jobs in order, for passes over a corpus and for encoding on several devices.
+
+Workers start with the "spawn" method, which is safe when the parent process has threads or uses a GPU. A script that
+uses a pool therefore needs `if __name__ == "__main__":`.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from multiprocessing.context import SpawnContext
+from typing import Any, TypeVar
+
+from elmo.errors import ConfigError, ElmoError
+
+Job = TypeVar("Job")
+Result = TypeVar("Result")
+
+
+def usable_cores() -> int:
+    """The number of cores this process may use; a container or taskset can allow fewer than the machine has."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+class WorkerPool:
+    """Processes that live until `close`, or until the parent process ends. They ignore Ctrl-C: the parent decides."""
+
+    def __init__(
+        self, num_workers: int, prepare: Callable[..., None] | None = None, arguments: tuple[Any, ...] = ()
+    ) -> None:
+        """Each worker calls `prepare` with the arguments once, before its first job."""
+        if num_workers < 1:
+            raise ConfigError(f"workers is {num_workers}; expected 1 or more.")
+        self.num_workers = num_workers
+        self.is_closed = False
+        self._processes = ProcessPoolExecutor(
+            num_workers, mp_context=spawn_context(), initializer=_initialize_worker, initargs=(prepare, arguments)
+        )
+
+    def map_in_order(self, function: Callable[[Job], Result], jobs: Iterable[Job]) -> Iterator[Result]:
+        """function(job) of every job, in the order of the jobs; at most about two jobs per worker are queued.
+
+        `function` and the jobs are pickled, so `function` is a module-level function or a `functools.partial` of one.
+        """
+        futures: deque[Future[Result]] = deque()
+        try:
+            for job in jobs:
+                futures.append(self._processes.submit(function, job))
+                if len(futures) > 2 * self.num_workers:
+                    yield futures.popleft().result()
+            while futures:
+                yield futures.popleft().result()
+        except BrokenProcessPool as error:
+            raise ElmoError(
+                "A worker process ended unexpectedly: it was killed, ran out of memory, or could not start.",
+                'Try fewer workers. A script must call this below `if __name__ == "__main__":`.',
+            ) from error
+        finally:
+            for future in futures:  # of a caller that stopped early
+                future.cancel()
+
+    def close(self) -> None:
+        """Ends the workers after the jobs that they are computing."""
+        self.is_closed = True
+        self._processes.shutdown(wait=True, cancel_futures=True)
+
+
+def spawn_context() -> SpawnContext:
+    """The context in which workers, and the queues that they share, are made."""
+    return multiprocessing.get_context("spawn")
+
+
+def _initialize_worker(prepare: Callable[..., None] | None, arguments: tuple[Any, ...]) -> None:
+    """Leaves Ctrl-C to the parent, and ends the worker with its parent, because an orphaned worker waits forever."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_exit_with_parent, daemon=True).start()
+    if prepare is not None:
+        prepare(*arguments)
+
+
+def _exit_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
