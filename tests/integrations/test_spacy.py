@@ -21,7 +21,14 @@ from elmo.weights.lookup import tiny_random
 from elmo.weights.store import save_store
 
 ROOT = Path(__file__).parents[2]
-TEXTS = ["They sat on the bank.", "", "Don't  go.\n\nIt rained.", "🙂 Ünïcödé 漢字", "One", "The bank raised its rates."]
+TEXTS = [
+    "They sat on the bank.",
+    "",
+    "Don't  go.\n\nIt rained.",
+    "🙂 Ünïcödé 漢字",
+    "One",
+    "The bank raised its rates.",
+]
 
 
 def pipeline(*, sentences: bool = False, **config: Any) -> spacy.Language:
@@ -233,7 +240,10 @@ def test_a_pipeline_is_saved_and_loaded_with_its_settings(tmp_path):
     nlp.to_disk(tmp_path / "pipeline")
     assert sum(file.stat().st_size for file in (tmp_path / "pipeline" / "elmo").iterdir()) < 1000  # a reference
     expected = nlp(TEXTS[2])
-    for other in (spacy.load(tmp_path / "pipeline"), spacy.blank("en").from_config(nlp.config).from_bytes(nlp.to_bytes())):
+    for other in (
+        spacy.load(tmp_path / "pipeline"),
+        spacy.blank("en").from_config(nlp.config).from_bytes(nlp.to_bytes()),
+    ):
         assert other.get_pipe_config("elmo")["layers"] == "top"
         np.testing.assert_array_equal(other(TEXTS[2]).tensor, expected.tensor)
 

@@ -21,7 +21,7 @@ def set_hooks(doc: Any) -> Any:
     """
     if doc.tensor.ndim != 2 or len(doc.tensor) != len(doc):
         raise DataError(
-            f"doc.tensor has shape {tuple(doc.tensor.shape)} and the document {len(doc)} tokens; expected a row for each.",
+            f"doc.tensor has shape {tuple(doc.tensor.shape)}; expected a row for each of the {len(doc)} tokens.",
             "The component 'elmo' sets it and doc.to_bytes() stores it; a DocBin does not.",
         )
     hooks = VectorHooks(doc.tensor)
@@ -45,7 +45,8 @@ class VectorHooks:
 
     def row(self, token: Any) -> np.ndarray:
         """The vector of a token, (D,)."""
-        return self._rows(token.doc)[token.i]
+        vector: np.ndarray = self._rows(token.doc)[token.i]
+        return vector
 
     def mean(self, tokens: Any) -> np.ndarray:
         """The mean vector of a span's or document's tokens that are not whitespace, (D,); zero if there are none."""
