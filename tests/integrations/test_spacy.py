@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
+import pickle
 import warnings
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import spacy
 from spacy.tokens import Doc
+from spacy_entry_points import ROOT, run_installed
 
 import elmo
 from elmo.errors import ConfigError, DataError, WeightsError
@@ -20,7 +18,6 @@ from elmo.integrations.spacy import set_hooks
 from elmo.weights.lookup import tiny_random
 from elmo.weights.store import save_store
 
-ROOT = Path(__file__).parents[2]
 TEXTS = [
     "They sat on the bank.",
     "",
@@ -278,28 +275,9 @@ def test_a_damaged_component_is_a_clear_error(tmp_path):
 
 
 def test_a_component_is_pickled_without_its_weights(nlp):
-    import pickle
-
     data = pickle.dumps(nlp.get_pipe("elmo"))
     assert len(data) < 10_000
     np.testing.assert_array_equal(pickle.loads(data)(spacy.blank("en")("the bank")).tensor, nlp("the bank").tensor)
-
-
-def run_with_entry_points(tmp_path: Path, *command: str) -> subprocess.CompletedProcess[str]:
-    """Runs a command with the entry points of pyproject.toml, as after an installation of the package."""
-    if sys.version_info >= (3, 11):
-        import tomllib
-    else:
-        import tomli as tomllib
-    points = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["entry-points"]
-    folder = tmp_path / "site" / "elmo_entry_points-0.dist-info"
-    folder.mkdir(parents=True)
-    (folder / "METADATA").write_text("Metadata-Version: 2.1\nName: elmo-entry-points\nVersion: 0\n")
-    groups = [f"[{group}]\n" + "".join(f"{k} = {v}\n" for k, v in points[group].items()) for group in points]
-    (folder / "entry_points.txt").write_text("\n".join(groups))
-    paths = [str(ROOT), str(folder.parent), os.environ.get("PYTHONPATH", "")]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths)), "OMP_NUM_THREADS": "1"}
-    return subprocess.run(command, capture_output=True, text=True, env=environment, cwd=tmp_path, check=False)
 
 
 def test_spacy_finds_the_component_and_the_layer_through_entry_points(tmp_path):
@@ -309,6 +287,14 @@ nlp = spacy.blank("en")
 nlp.add_pipe("elmo", config={"model": "tiny-random"})
 print(nlp("the bank").tensor.shape[0], spacy.registry.architectures.get("elmo.Tok2Vec.v1").__name__)
 """
-    done = run_with_entry_points(tmp_path, sys.executable, "-c", code)
+    done = run_installed(tmp_path, "-c", code)
     assert done.returncode == 0, done.stderr
     assert done.stdout.split() == ["2", "make_tok2vec"]
+
+
+def test_the_example_compares_words_in_context(tmp_path):
+    done = run_installed(tmp_path, str(ROOT / "examples" / "spacy_pipeline.py"), "tiny-random")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("similarity of") == 3
+    assert "layers of 'bank'" in done.stdout
+    assert "loaded again: the same vectors" in done.stdout
