@@ -43,7 +43,7 @@ def examples(nlp: spacy.Language) -> list[Example]:
     return result
 
 
-def train(nlp: spacy.Language, data: list[Example], steps: int = 60) -> None:
+def train(nlp: spacy.Language, data: list[Example], steps: int = 150) -> None:
     spacy.util.fix_random_seed(0)
     optimizer = nlp.initialize(lambda: data)
     optimizer.learn_rate = 0.01
@@ -125,6 +125,7 @@ def test_components_share_the_layer_through_a_listener():
     data = examples(nlp)
     train(nlp, data)
     assert tags(nlp, data) == [tag for example in data for tag in example.get_aligned("TAG", as_string=True)]
+    assert len(set(nlp.get_pipe("tok2vec").model.get_ref("elmo_mix").get_param("weights").tolist())) > 1
 
 
 def test_a_trained_pipeline_is_saved_without_the_bilm_and_checks_it(tmp_path):
@@ -152,8 +153,10 @@ def test_the_cache_gives_the_same_vectors_and_is_used_by_training_only(tmp_path,
     assert not path.exists()
     first, _ = mix_of(nlp).begin_update(docs)
     assert path.exists()
+    layers = elmo.load("tiny-random", device="cpu").layers([[token.text for token in doc] for doc in docs])
+    rounding = max(np.abs(one).max() for one in layers) / 2048  # of float16, at most, in a mean of the layers
     for one, other in zip(exact, first, strict=True):
-        np.testing.assert_allclose(other, one, rtol=1 / 1024, atol=1e-4)  # float16
+        np.testing.assert_allclose(other, one, rtol=0, atol=rounding + 1e-6)
 
     other_run, _ = tagger(cache_path=str(path))
     other_run.initialize(lambda: data)
