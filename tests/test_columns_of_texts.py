@@ -1,4 +1,4 @@
-"""Integrations without their libraries: batches of `datasets` are plain dicts, and a missing library is one sentence."""
+"""Integrations without their libraries: batches of `datasets` are dicts, and a missing library is one sentence."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_without_spacy_the_integration_names_the_command(monkeypatch: pytest.Mon
         monkeypatch.delitem(sys.modules, name)
     for name in ("spacy", "thinc", "thinc.api"):
         monkeypatch.setitem(sys.modules, name, None)
-    with pytest.raises(MissingExtra, match="spaCy is needed for this and is not installed.\n  pip install spacy"):
+    with pytest.raises(MissingExtra, match=r"spaCy is needed for this and is not installed\.\n  pip install spacy"):
         importlib.import_module("elmo.integrations.spacy")
 
 

@@ -59,7 +59,7 @@ class EncodeColumn:
                 raise WeightsError(f"The model {self._model!r} has changed.", "Make a new EncodeColumn.")
         return self._embedder
 
-    def __call__(self, batch: dict[str, list[Any]]) -> dict[str, Any]:
+    def __call__(self, batch: dict[str, Any]) -> dict[str, Any]:
         if self.column not in batch:
             raise ConfigError(f"There is no column {self.column!r}.", f"The dataset has {', '.join(batch)}.")
         texts = batch[self.column]
