@@ -48,6 +48,7 @@ EXTRAS = {
     "parquet": "pyarrow",
     "track": "tensorboard",
     "serve": "fastapi uvicorn",
+    "onnx": "onnx onnxruntime",
 }
 
 
