@@ -48,5 +48,7 @@ def test_a_tagger_with_a_mix_finds_names_that_it_was_not_trained_on(capsys, monk
 
 
 def test_every_example_is_run_by_a_test():
-    tests = Path(__file__).read_text("utf-8") + (Path(__file__).parent / "compat/test_allennlp.py").read_text("utf-8")
+    folder = Path(__file__).parent
+    files = [Path(__file__), folder / "compat/test_allennlp.py", *folder.glob("integrations/test_*.py")]
+    tests = "".join(path.read_text("utf-8") for path in files)
     assert [path.name for path in EXAMPLES.glob("*.py") if f'"{path.name}"' not in tests] == []

@@ -55,6 +55,25 @@ def run_onnx(
     _print_report(report, as_json)
 
 
+def run_torch(
+    model: Model,
+    out: Annotated[Path, typer.Argument(metavar="OUT", help="File to write, with the suffix .pt2.")],
+    weights: Weights = "",
+    aoti: Annotated[
+        bool,
+        typer.Option("--aoti", help="Compile with AOTInductor, for processors like this one; needs a C++ compiler."),
+    ] = False,
+    check: Check = True,
+    overwrite: Overwrite = False,
+    as_json: AsJson = False,
+) -> None:
+    """Write a model as a program of torch.export, or compiled by AOTInductor, and compare it with the model."""
+    from elmo.integrations.torch_export import export_torch
+
+    report = export_torch(model, out, weights=weights or None, aoti=aoti, check=check, overwrite=overwrite)
+    _print_report(report, as_json)
+
+
 def _print_report(report: dict[str, Any], as_json: bool) -> None:
     if as_json:
         typer.echo(json.dumps(report))
@@ -79,4 +98,4 @@ def _print_report(report: dict[str, Any], as_json: bool) -> None:
             )
 
 
-COMMANDS = {"onnx": (run_onnx, EXAMPLE)}
+COMMANDS = {"onnx": (run_onnx, EXAMPLE), "torch": (run_torch, "elmo export torch english english.pt2 --aoti")}
