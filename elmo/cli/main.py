@@ -41,7 +41,7 @@ VERBS = {  # verb: (module with `run` and EXAMPLE, one-line help)
     "fetch": ("elmo.cli.fetch", "Download a published model, so that it can be loaded by its name."),
     "info": ("elmo.cli.info", "Show the architecture, size and origin of a model."),
     "convert": ("elmo.cli.convert", "Convert a model between formats."),
-    "export": ("elmo.cli.export", "Export static word vectors for gensim and the Embedding Projector."),
+    "export": ("elmo.cli.export", "Write a model's network for ONNX or torch.export, or static word vectors."),
     "similar": ("elmo.cli.similar", "Find uses of a word that are similar to its use in a given sentence."),
     "score": ("elmo.cli.score", "Print log-probabilities of sentences and words under a model's softmax."),
     "serve": ("elmo.cli.serve", "Serve a model over HTTP: vectors, scores, substitutes and the explorer page."),

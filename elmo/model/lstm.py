@@ -62,7 +62,7 @@ class ProjectedLSTM(nn.Module):
             if any_fresh[t]:
                 assert fresh is not None
                 h, c = h.masked_fill(fresh[:, t, None], 0.0), c.masked_fill(fresh[:, t, None], 0.0)
-            new_h, new_c = self._step(torch.addmm(from_input[:, t], h, recurrent), c, projection)
+            new_h, new_c = self.step(torch.addmm(from_input[:, t], h, recurrent), c, projection)
             if all_valid[t]:
                 h, c = new_h, new_c
                 outputs[t] = h
@@ -73,7 +73,8 @@ class ProjectedLSTM(nn.Module):
                 outputs[t] = new_h * valid
         return torch.stack(outputs, dim=1), State(h, c)  # (B, T, P)
 
-    def _step(self, gates: Tensor, c: Tensor, projection: Tensor | None) -> tuple[Tensor, Tensor]:
+    def step(self, gates: Tensor, c: Tensor, projection: Tensor | None) -> tuple[Tensor, Tensor]:
+        """h (B, P) and c (B, H) after one step from the sums of the gates (B, 4H), without the forget bias."""
         i, j, f, o = gates.to(c.dtype).chunk(4, dim=-1)  # each (B, H)
         c = torch.sigmoid(f + self.forget_bias) * c + torch.sigmoid(i) * torch.tanh(j)
         if self.cell_clip is not None:
