@@ -24,16 +24,7 @@ ROOT = Path(__file__).resolve().parent.parent
 REDIRECT = (
     '<!doctype html><meta charset="utf-8"><meta http-equiv="refresh" content="0; url={0}/"><a href="{0}/">elmo</a>\n'
 )
-LOADING = {
-    "img",
-    "script",
-    "link",
-    "iframe",
-    "source",
-    "video",
-    "audio",
-    "embed",
-}  # tags that make a browser load a file
+LOADING = ("img", "script", "link", "iframe", "source", "video", "audio", "embed")  # a browser loads what they name
 SUFFIXES = (".md", ".py", ".ipynb", ".svg", ".png")
 SOURCES = "built_from.txt"  # in the folder of a version: the hash of what it was built from
 
@@ -48,7 +39,7 @@ def main() -> None:
     if done.returncode:
         sys.exit(done.returncode)
     (out / version / SOURCES).write_text(hash_of_sources(), encoding="utf-8")
-    write_versions(out, version)
+    write_versions(out)
     problems = check_pages(out / version)
     if problems:
         sys.exit("\n".join([f"{len(problems)} links of the site are wrong:", *problems]))
@@ -71,7 +62,7 @@ def hash_of_sources() -> str:
     return digest.hexdigest()
 
 
-def write_versions(out: Path, version: str) -> None:
+def write_versions(out: Path) -> None:
     """Writes the list of versions, newest first, and a page that leads to the newest."""
     folders = [path.parent.name for path in out.glob(f"*/{SOURCES}")]
     newest_first = sorted(folders, key=lambda name: [int(part) for part in re.findall(r"\d+", name)], reverse=True)

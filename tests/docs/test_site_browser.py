@@ -1,6 +1,6 @@
 """The built documentation site in a browser: search, the API, versions, no errors and no request to another host.
 
-`python3 run.py docs` builds the site and `python3 run.py browser` installs Chromium; without both, the tests are skipped.
+`python3 run.py docs` builds the site and `python3 run.py browser` installs Chromium; without both, they are skipped.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from test_site_files import ROOT, load_builder
 
 SITE = ROOT / "site"
 PATIENCE_MS = 120_000  # no assertion depends on it: only how long a failing test waits on a busy machine
-PAGES = ["", "api/", "api/embed/", "guides/embedding/", "report/", "tour/", "weights/"]
+PAGES = ["", "api/", "api/embed/", "guides/quickstart/", "notebooks/words_in_context/", "report/", "tour/", "weights/"]
 
 
 @pytest.fixture(scope="module")

@@ -63,7 +63,7 @@ def test_versions_are_listed_newest_first_and_the_first_page_leads_to_the_newest
     for name in ("0.2.0", "0.10.0"):
         (tmp_path / name).mkdir()
         (tmp_path / name / builder.SOURCES).touch()
-    builder.write_versions(tmp_path, "0.10.0")
+    builder.write_versions(tmp_path)
     entries = json.loads((tmp_path / "versions.json").read_text())
     assert [entry["version"] for entry in entries] == ["0.10.0", "0.2.0"]
     assert [entry["aliases"] for entry in entries] == [["latest"], []]
