@@ -54,7 +54,9 @@ def executed(cells: list[tuple[str, str]]) -> str:
     makers = {"markdown": new_markdown_cell, "code": new_code_cell}
     notebook = new_notebook(cells=[makers[kind](source) for kind, source in cells], metadata={"kernelspec": KERNEL})
     with tempfile.TemporaryDirectory() as folder:
-        NotebookClient(notebook, timeout=None, resources={"metadata": {"path": folder}}).execute()
+        NotebookClient(
+            notebook, timeout=None, coalesce_streams=True, resources={"metadata": {"path": folder}}
+        ).execute()
     notebook.metadata = {"kernelspec": KERNEL}
     for number, cell in enumerate(notebook.cells):
         cell.id, cell.metadata = f"cell-{number}", {}
