@@ -34,7 +34,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=ROOT / "site", help="Folder of all versions.")
     out: Path = parser.parse_args().out.absolute()
     version = current_version()
-    command = [sys.executable, "-m", "mkdocs", "--quiet", "build", "--strict", "-d", str(out / version)]
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "-d", str(out / version)]
     done = subprocess.run(command, cwd=ROOT, env={**os.environ, "NO_MKDOCS_2_WARNING": "1"}, check=False)
     if done.returncode:
         sys.exit(done.returncode)

@@ -34,7 +34,7 @@ sorted(path.name for path in result.model.iterdir())
 
 # %%
 own = elmo.load(result.model)
-print(own)
+print(f"{own.num_layers} layers of width {own.dim}")
 perplexity = own.perplexity([line.split() for line in lines[::100]])
 print(f"perplexity {perplexity.mean:.0f} on {perplexity.num_words} words of its training text")
 
