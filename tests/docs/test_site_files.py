@@ -24,7 +24,8 @@ def load_builder():
 
 
 def test_every_page_of_docs_is_in_the_navigation():
-    wanted = [path.relative_to(ROOT / "docs").with_suffix(".md").as_posix() for path in PAGES]
+    pages = [path for path in PAGES if "\nThis page has moved: " not in path.read_text(encoding="utf-8")]
+    wanted = [path.relative_to(ROOT / "docs").with_suffix(".md").as_posix() for path in pages]
     assert [page for page in wanted if not re.search(rf"[ :]{re.escape(page)}$", NAVIGATION, re.M)] == []
 
 
