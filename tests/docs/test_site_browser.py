@@ -85,7 +85,7 @@ def test_search_finds_a_page_and_opens_it(opened, address):
     page, faults = opened
     page.goto(f"{address}{load_builder().current_version()}/", wait_until="networkidle")
     page.locator(".md-search__input").click()
-    page.locator(".md-search__input").fill("substitutes")
+    page.locator(".md-search__input").press_sequentially("substitutes")  # it listens to keys
     result = page.locator(".md-search-result__link").first
     result.wait_for()
     target = result.get_attribute("href")

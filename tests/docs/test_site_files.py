@@ -73,5 +73,5 @@ def test_versions_are_listed_newest_first_and_the_first_page_leads_to_the_newest
 
 def test_no_page_tells_people_to_install_a_release_from_an_index():
     pages = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *PAGES]
-    install = re.compile(r"pip install +(?:-\S+ +)*[\"']?elmo(?:-lm|_lm)\b(?! *@)")
+    install = re.compile(r"pip install +(?:-\S+ +)*[\"']?elmo(?:-lm|_lm)\b(?! *@|-)")
     assert [path.name for path in pages if install.search(path.read_text(encoding="utf-8"))] == []
