@@ -12,6 +12,7 @@
     python3 run.py extras [NAMES...] install each extra alone in clean environments, on every Python; --help lists more
     python3 run.py wheel             build the wheel, install it in a clean environment and embed with it
     python3 run.py release           build and check the sdist and the wheel for the package index, in dist/
+    python3 run.py docs [ARGS...]    build the documentation site in site/ and check its links
     python3 run.py elmo ARGS...      run the elmo command
     python3 run.py setup             only create .venv
 
@@ -102,19 +103,16 @@ def main(words: "list[str]") -> None:
         "release": [str(ROOT / "tests" / "slow" / "release.py")],
         "setup": ["-m", "elmo", "--version"],
     }
-    if verb not in commands and verb not in ("lint", "wheel", "browser", "integrations"):
+    if verb not in commands and verb not in ("lint", "wheel", "browser", "integrations", "docs"):
         print(__doc__)
         sys.exit(0 if verb in ("help", "-h", "--help") else 2)
     if verb == "integrations":
         sys.exit(run_integrations(rest))
+    if verb == "docs":  # needs neither PyTorch nor the package: docstrings are read, not imported
+        check([docs_python(), str(ROOT / "docs" / "build_site.py"), *rest])
+        return
     set_up()
-    if verb not in (
-        "demo",
-        "elmo",
-        "slow",
-        "floor",
-        "extras",
-    ):  # their arguments may be paths relative to the current folder
+    if verb not in ("demo", "elmo", "slow", "floor", "extras"):  # their arguments may be paths relative to this folder
         os.chdir(str(ROOT))
     if verb == "lint":
         check([PYTHON, "-m", "ruff", "check", "."])
@@ -318,6 +316,23 @@ def try_wheel() -> None:
         check([python, "-c", EMBED_ONE], cwd=folder)
         check(pip_for(python) + ["check"], cwd=folder)
         tell(f"{wheel.name} ({size:.1f} MB) works in a clean environment.")
+
+
+def docs_python() -> Path:
+    """The python of an environment that has the extra `docs` alone; created on first use and after changes."""
+    folder = VENV.with_name(VENV.name + "-docs")
+    python, stamp = folder / BIN / PYTHON.name, folder / ".stamp"
+    (block,) = re.findall(r"^docs = \[(.*?)^\]", (ROOT / "pyproject.toml").read_text(encoding="utf-8"), re.M | re.S)
+    needed = re.findall(r'^ *"(.+?)"', block, re.M)
+    digest = hashlib.sha256(repr((sys.version, needed)).encode() + (ROOT / "constraints.txt").read_bytes()).hexdigest()
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with held(folder.parent / ".run.lock") as lock:
+        if not stamp.exists() or stamp.read_text() != digest:
+            tell(f"creating {folder} for the documentation ...")
+            make_venv(folder, clear=folder.exists())
+            install(python, needed, lock)
+            stamp.write_text(digest)
+    return python
 
 
 def get_browser() -> None:

@@ -1,4 +1,4 @@
-"""Writes the table of layers in docs/guides/embedding.md from the records that docs/report shows.
+"""Writes the table of layers in docs/guides/layers.md from the records that docs/report shows.
 
 python docs/make_layer_table.py            rewrite the table
 python docs/make_layer_table.py --check    exit 1 if it is out of date
@@ -19,7 +19,7 @@ from elmo.report.sources import vectors_name
 from elmo.report.text_table import markdown_table
 
 ROOT = Path(__file__).resolve().parent.parent
-GUIDE, REPORT_GUIDE = ROOT / "docs" / "guides" / "embedding.md", ROOT / "docs" / "guides" / "report.md"
+GUIDE, REPORT_GUIDE = ROOT / "docs" / "guides" / "layers.md", ROOT / "docs" / "guides" / "report.md"
 BEGIN, END = "<!-- table: made by docs/make_layer_table.py -->", "<!-- end of table -->"
 PROBES: dict[
     str, tuple[str, Callable[[Mapping[str, Any]], float]]

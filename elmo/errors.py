@@ -46,8 +46,6 @@ EXTRAS = {
     "spacy": "spacy",
     "moses": "sacremoses",
     "parquet": "pyarrow",
-    "pandas": "pandas",
-    "datasets": "datasets",
     "track": "tensorboard",
     "serve": "fastapi uvicorn",
     "sklearn": "scikit-learn",

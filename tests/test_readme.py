@@ -1,7 +1,8 @@
-"""Runs the examples in README.md and docs/: ```python blocks, and the commands of ```console blocks.
+"""Runs the examples in README.md and docs/: ```python and ```pycon blocks, and the commands of ```console blocks.
 
-The blocks of one page run in order in one empty folder, and python blocks share one namespace. In a console block a
-line that starts with "$ " is a command; the lines after it are its expected output, in which "..." matches any text. A
+The blocks of one page run in order in one empty folder, and python blocks share one namespace. A pycon block is an
+interactive session: each ">>>" is followed by its output, in which "..." matches any text. In a console block a line
+that starts with "$ " is a command; the lines after it are its expected output, in which "..." matches any text. A
 command without expected output only has to succeed. `<!-- not run: reason -->` above a block skips it. Blocks of other
 kinds are not run.
 """
@@ -26,13 +27,21 @@ NOT_RUN = re.compile(r"<!-- not run: \S.*?-->\s*\Z", re.S)
 
 # a process that reads one block per line, runs all blocks in one namespace, and answers with a traceback or ""
 PYTHON_SESSION = """
-import contextlib, io, json, sys, traceback
+import contextlib, doctest, io, json, sys, traceback
 names = {"__name__": "__main__"}
 for line in sys.stdin:
+    kind, code = json.loads(line)
     error = ""
+    if kind == "pycon":
+        session = doctest.DocTestParser().get_doctest(code, names, "page", "page", 0)
+        report = io.StringIO()
+        doctest.DocTestRunner(optionflags=doctest.ELLIPSIS).run(session, out=report.write, clear_globs=False)
+        names.update(session.globs)
+        print(json.dumps(report.getvalue()), flush=True)
+        continue
     with contextlib.redirect_stdout(io.StringIO()):
         try:
-            exec(compile(json.loads(line), "page", "exec"), names)
+            exec(compile(code, "page", "exec"), names)
         except BaseException:
             error = traceback.format_exc()
     print(json.dumps(error), flush=True)
@@ -51,7 +60,7 @@ def blocks_of(text: str) -> list[Block]:
     return [
         Block(fence[1], fence[2], text.count("\n", 0, fence.start(2)) + 1)
         for fence in FENCE.finditer(text)
-        if fence[1] in ("python", "console") and not NOT_RUN.search(text[: fence.start()])
+        if fence[1] in ("python", "pycon", "console") and not NOT_RUN.search(text[: fence.start()])
     ]
 
 
@@ -87,8 +96,9 @@ def run_page(text: str, folder: Path) -> None:
         python, cwd=folder, env=env, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as session:
         for block in blocks_of(text):
-            if block.kind == "python":
-                print(json.dumps("\n" * (block.line - 1) + block.code), file=session.stdin, flush=True)
+            if block.kind != "console":
+                code = "\n" * (block.line - 1) + block.code
+                print(json.dumps([block.kind, code]), file=session.stdin, flush=True)
                 error = json.loads(session.stdout.readline() or '"the interpreter died"')
                 assert not error, f"python block at line {block.line}:\n{error}"
             else:
@@ -122,6 +132,16 @@ open("made.txt", "w").write("seven\\n")
 ```python
 assert number == 6
 ```
+```pycon
+>>> number
+6
+>>> number = 7
+>>> print("about", number * 1.01)
+about 7...
+```
+```python
+assert number == 7
+```
 ```console
 $ cat made.txt
 seven
@@ -147,6 +167,8 @@ exit 1
     "page",
     [
         "```python\nassert False\n```",
+        "```pycon\n>>> 1 + 1\n3\n```",
+        "```pycon\n>>> undefined_name\n```",
         "```console\n$ exit 3\n```",
         "```console\n$ echo one\ntwo\n```",
         "```console\n$ printf 'one\\ntwo\\n'\none\n```",
@@ -161,7 +183,7 @@ def test_a_wrong_page_is_caught(page, tmp_path):
 
 
 def test_a_right_page_passes(tmp_path):
-    assert [block.kind for block in blocks_of(GOOD)] == ["python", "python", "console"]
+    assert [block.kind for block in blocks_of(GOOD)] == ["python", "python", "pycon", "python", "console"]
     run_page(GOOD, tmp_path)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -246,6 +247,27 @@ def test_a_wheel_that_is_too_large_for_the_index_is_refused(checkout, monkeypatc
     with pytest.raises(SystemExit):
         run.try_wheel()
     assert "has 0.2 MB, more than 0.1 MB" in capsys.readouterr().err
+
+
+def test_the_environment_of_the_documentation_has_its_extra_alone_and_is_renewed_when_that_changes(
+    checkout, monkeypatch
+):
+    shutil.copy(ROOT / "pyproject.toml", checkout)
+    run = load_run(checkout)
+    installed = []
+    monkeypatch.setattr(run, "make_venv", lambda folder, clear: folder.mkdir(exist_ok=True))
+    monkeypatch.setattr(run, "install", lambda python, what, lock: installed.append(what))
+    python = run.docs_python()
+    run.docs_python()
+    assert python.is_relative_to(run.VENV.with_name(run.VENV.name + "-docs"))
+    assert len(installed) == 1, "the second call finds it installed"
+    assert [re.split(r"[>\[]", name)[0] for name in installed[0]] == ["mkdocs-material", "mkdocstrings", "ruff"]
+    project = (checkout / "pyproject.toml").read_text(encoding="utf-8")
+    (checkout / "pyproject.toml").write_text(
+        project.replace('    "mkdocs-material', '    "mike>=2",\n    "mkdocs-material')
+    )
+    run.docs_python()
+    assert installed[1][0] == "mike>=2"
 
 
 def test_missing_browser_is_reported_and_is_no_failure(checkout, monkeypatch, capsys):

@@ -330,7 +330,7 @@ class Embedder:
 
         Both are vectors that `encode` returned, or texts, which are encoded. A zero vector has cosine 0. The default is
         that of `encode`, so that its vectors and texts can be mixed; layers="concat" agrees better with people
-        (docs/guides/probes.md).
+        (docs/guides/layers.md).
         """
         return cosine_matrix(self._encoded(a, layers), self._encoded(b, layers))
 
@@ -363,7 +363,7 @@ class Embedder:
 
         The corpus is the path of a text file with one sentence per line, or texts; it is read once, in constant memory
         unless there is an `index`. The result also has the nearest words without context. The layer "top" tells the
-        senses of one word apart best; "concat" compares different words best (docs/guides/probes.md).
+        senses of one word apart best; "concat" compares different words best (docs/guides/layers.md).
         """
         from elmo.embed.neighbors import corpus_sentences, find_neighbors, word_queries  # which import this module
 

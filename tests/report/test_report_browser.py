@@ -8,32 +8,19 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from browser import chromium
 from sample_records import write_all
-from test_setup import ROOT, load_run
 
 from elmo.report.build import make_page, write_page
 from elmo.report.collect import collect
-
-HOW = "python3 run.py browser installs it"
-playwright = pytest.importorskip("playwright.sync_api", reason=f"Playwright is not installed; {HOW}")
-QUIET = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"]
 
 SCREENS = [(320, "dark"), (360, "light"), (1280, "light"), (1280, "dark")]  # width in pixels, colour scheme
 
 
 @pytest.fixture(scope="module")
 def browser():
-    with playwright.sync_playwright() as started:
-        path = find_chromium()
-        if path is None and not Path(started.chromium.executable_path).exists():
-            pytest.skip(f"there is no Chromium; {HOW}")
-        chromium = started.chromium.launch(executable_path=path, args=QUIET)
-        yield chromium
-        chromium.close()
-
-
-def find_chromium() -> str | None:
-    return load_run(ROOT).find_chromium()
+    with chromium() as started:
+        yield started
 
 
 @pytest.fixture(scope="module")

@@ -8,11 +8,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import pytest
-from test_setup import ROOT, load_run
-
-HOW = "python3 run.py browser installs it"
-QUIET = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"]
 PATIENCE_MS = 120_000  # no assertion depends on it: only how long a failing test waits on a busy machine
 BANK = """The bank refused my deposit request .
 I lay flat on the bank and heard the river and the rain .
@@ -30,19 +25,6 @@ def write_bank(folder: Path) -> Path:
     path = folder / "bank.txt"
     path.write_text(BANK, encoding="utf-8")
     return path
-
-
-@contextlib.contextmanager
-def chromium() -> Iterator[Any]:
-    """A browser; skips where Playwright or Chromium is missing."""
-    playwright = pytest.importorskip("playwright.sync_api", reason=f"Playwright is not installed; {HOW}")
-    with playwright.sync_playwright() as started:
-        path = load_run(ROOT).find_chromium()
-        if path is None and not Path(started.chromium.executable_path).exists():
-            pytest.skip(f"there is no Chromium; {HOW}")
-        browser = started.chromium.launch(executable_path=path, args=QUIET)
-        yield browser
-        browser.close()
 
 
 @dataclass

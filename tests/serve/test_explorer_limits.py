@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from explorer_browser import chromium, opened_page, write_bank
+from browser import chromium
+from explorer_browser import opened_page, write_bank
 from live_server import live_server
 from served_models import load_tiny
 

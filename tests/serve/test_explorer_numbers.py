@@ -8,7 +8,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from explorer_browser import chromium, opened_page
+from browser import chromium
+from explorer_browser import opened_page
 from served_models import load_tiny
 
 from elmo.charts.word_map import project_to_plane

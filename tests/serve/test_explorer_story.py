@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 
 import pytest
-from explorer_browser import chromium, opened_page, write_bank
+from browser import chromium
+from explorer_browser import opened_page, write_bank
 from live_server import live_server
 
 from elmo.serve.model_source import ModelSource
