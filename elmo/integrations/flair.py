@@ -34,7 +34,7 @@ LAYERS = ("mix", "all", "top", "average")
 
 
 @base.register_embeddings
-class ElmoTokenEmbeddings(TokenEmbeddings):  # type: ignore[misc]  # its type is not known without flair
+class ElmoTokenEmbeddings(TokenEmbeddings):
     """One vector per token of flair's sentences, from a frozen biLM unless `requires_grad` is set.
 
     With layers "mix", the weights of the layers are trained with the model, as in the paper. "all" joins the layers
