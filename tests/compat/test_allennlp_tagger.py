@@ -79,7 +79,8 @@ def labels_of(batch: list[list[str]]) -> Tensor:
 
 
 def padded_oracle_layers(model, batch, state):
-    arrays, state = oracle.run(*model, batch, state)
+    options, weights = model
+    arrays, state = oracle.run(options, weights, batch, state)
     longest = max(map(len, batch))
     layers = np.zeros((len(arrays[0]), len(batch), longest, arrays[0].shape[-1]))  # (L+1, B, T, D)
     for row, array in enumerate(arrays):

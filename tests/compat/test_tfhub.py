@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from typing import Any
 
 import numpy as np
 import oracle
@@ -18,7 +19,7 @@ from elmo.errors import ConfigError, DataError, WeightsError
 MODEL = FIXTURES / "allennlp" / "lm_weights.hdf5"
 OUTPUTS = {"word_emb", "lstm_outputs1", "lstm_outputs2", "elmo", "default"}
 TEXTS = ["the cat is on the mat", "dogs are in the fog"]
-TOKENS = {
+TOKENS: dict[str, Any] = {
     "tokens": [["the", "cat", "is", "on", "the", "mat"], ["dogs", "are", "in", "the", "fog", ""]],
     "sequence_len": [6, 5],
 }
@@ -39,7 +40,8 @@ def oracle_model() -> tuple[oracle.Options, oracle.Weights]:
 
 def oracle_layers(model, tokens: list[str]) -> np.ndarray:
     """(L+1, n, D) of one sentence that starts from a zero state."""
-    arrays, _ = oracle.run(*model, [tokens], None)
+    options, weights = model
+    arrays, _ = oracle.run(options, weights, [tokens], None)
     return arrays[0][:, 1:-1]
 
 
