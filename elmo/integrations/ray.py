@@ -29,6 +29,7 @@ from elmo.errors import ConfigError, ElmoError
 from elmo.files import require_extra
 
 CONNECT_SECONDS = 30.0
+_START = "Start one with `ray start`, or check the address."
 MAX_BLOCKS = 10_000  # of tasks; each block costs the scheduler some memory and about a millisecond
 
 
@@ -67,7 +68,7 @@ def _init(ray: Any, address: str | None) -> None:
         try:  # Ray itself tries for minutes
             socket.create_connection((match[1], int(match[2])), timeout=CONNECT_SECONDS).close()
         except (OSError, OverflowError) as error:
-            raise ElmoError(f"No Ray cluster at {address} ({error}).", "Start one: ray start --head") from error
+            raise ElmoError(f"No Ray cluster at {address} ({error}).", _START) from error
     options = {"include_dashboard": False} if address == "local" else {}
     try:
         ray.init(address, logging_level=logging.ERROR, log_to_driver=False, **options)
@@ -75,7 +76,7 @@ def _init(ray: Any, address: str | None) -> None:
         reason = (str(error).strip() or type(error).__name__).splitlines()[0][:200]
         if address == "local":
             raise ElmoError(f"Ray did not start on this machine ({reason}).", "Is the machine overloaded?") from error
-        raise ElmoError(f"No Ray cluster at {address} ({reason}).", "Start one: ray start --head") from error
+        raise ElmoError(f"No Ray cluster at {address} ({reason}).", _START) from error
 
 
 @dataclass(frozen=True)
