@@ -134,7 +134,8 @@ def _run_stack(stack: nn.Module, x: Tensor, valid: Tensor, *, reverse: bool) -> 
 
     def step(state: list[Tensor], inputs: tuple[Tensor, Tensor]) -> tuple[list[Tensor], Tensor]:
         gates, is_valid = inputs
-        new_state, outputs = [], []
+        new_state: list[Tensor] = []
+        outputs: list[Tensor] = []
         for number, layer in enumerate(layers):
             h, c = state[2 * number], state[2 * number + 1]
             if number > 0:
