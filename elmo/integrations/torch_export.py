@@ -7,8 +7,9 @@ fix the number of tokens. `scan` is a prototype of torch, so a torch that cannot
 from __future__ import annotations
 
 import json
+import warnings
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -105,7 +106,8 @@ def load_program(path: Path, *, aoti: bool) -> ExportedNetwork:
 
 def _compile(program: torch.export.ExportedProgram, path: Path) -> None:
     try:
-        with torch.no_grad():
+        with torch.no_grad(), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # torch's own code uses names that torch deprecates
             torch._inductor.aoti_compile_and_package(program, package_path=str(path))
     except Exception as error:  # of the compiler or of torch
         raise _unsupported("AOTInductor cannot compile the model", error) from error
@@ -119,37 +121,36 @@ def _unsupported(what: str, error: Exception) -> OutputError:
 
 
 def _run_stack(stack: nn.Module, x: Tensor, valid: Tensor, *, reverse: bool) -> list[Tensor]:
-    """The token layer and the output of every LSTM layer of one direction, (T, B, P) each."""
-    assert isinstance(stack, LSTMStack)
-    outputs = [x]
-    for number, layer in enumerate(stack.layers):
-        assert isinstance(layer, ProjectedLSTM)
-        out = _run_layer(layer, x, valid, reverse=reverse)
-        x = out + x if stack.skip and number > 0 else out
-        outputs.append(x)
-    return outputs
+    """The token layer and the output of every LSTM layer of one direction, (T, B, P) each; zero where not valid.
 
-
-def _run_layer(layer: ProjectedLSTM, x: Tensor, valid: Tensor, *, reverse: bool) -> Tensor:
-    """Outputs (T, B, P) of one layer, zero where not valid."""
+    All layers take a step together: AOTInductor of torch 2.13 writes wrong C++ for a scan over the outputs of a scan.
+    """
     from torch._higher_order_ops.scan import scan
 
+    assert isinstance(stack, LSTMStack)
+    layers, skip = [cast(ProjectedLSTM, layer) for layer in stack.layers], stack.skip
     B, P = x.shape[1], x.shape[2]
-    kernel, projection = layer.kernel, layer.projection
-    from_input = x @ kernel[:P] + layer.bias  # (T, B, 4H)
-    recurrent = kernel[P:]
+    from_input = x @ layers[0].kernel[:P] + layers[0].bias  # (T, B, 4H)
 
-    def step(state: tuple[Tensor, Tensor], inputs: tuple[Tensor, Tensor]) -> tuple[tuple[Tensor, Tensor], Tensor]:
-        h, c = state
+    def step(state: list[Tensor], inputs: tuple[Tensor, Tensor]) -> tuple[list[Tensor], Tensor]:
         gates, is_valid = inputs
-        new_h, new_c = layer.step(gates + h @ recurrent, c, projection)
-        h, c = torch.where(is_valid, new_h, h), torch.where(is_valid, new_c, c)
+        new_state: list[Tensor] = []
+        outputs: list[Tensor] = []
+        for number, layer in enumerate(layers):
+            h, c = state[2 * number], state[2 * number + 1]
+            if number > 0:
+                gates = outputs[-1] @ layer.kernel[:P] + layer.bias
+            new_h, new_c = layer.step(gates + h @ layer.kernel[P:], c, layer.projection)
+            new_state += [torch.where(is_valid, new_h, h), torch.where(is_valid, new_c, c)]
+            out = new_h * is_valid
+            outputs.append(out + outputs[-1] if skip and number > 0 else out)
         # expand makes B an input of the step: AOTInductor needs it there to allocate the outputs
-        return (h, c), h.expand(B, P).clone()
+        return new_state, torch.stack(outputs).expand(len(layers), B, P).clone()
 
-    initial = (x.new_zeros(B, P), x.new_zeros(B, recurrent.shape[1] // 4))
-    _, outputs = scan(step, initial, (from_input, valid), dim=0, reverse=reverse)
-    return torch.mul(outputs, valid)
+    H = layers[0].kernel.shape[1] // 4
+    initial = [x.new_zeros(B, dim) for _ in layers for dim in (P, H)]
+    _, outputs = scan(step, initial, (from_input, valid), dim=0, reverse=reverse)  # (T, L, B, P)
+    return [x, *outputs.unbind(1)]
 
 
 def _all_windows(ids: Tensor, table: Tensor, weights: list[Tensor], biases: list[Tensor]) -> Tensor:
