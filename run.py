@@ -324,13 +324,15 @@ def docs_python() -> Path:
     python, stamp = folder / BIN / PYTHON.name, folder / ".stamp"
     (block,) = re.findall(r"^docs = \[(.*?)^\]", (ROOT / "pyproject.toml").read_text(encoding="utf-8"), re.M | re.S)
     needed = re.findall(r'^ *"(.+?)"', block, re.M)
-    digest = hashlib.sha256(repr((sys.version, needed)).encode() + (ROOT / "constraints.txt").read_bytes()).hexdigest()
+    pins = ("constraints.txt", "constraints-docs.txt")
+    hashed = b"".join((ROOT / name).read_bytes() for name in pins)
+    digest = hashlib.sha256(repr((sys.version, needed)).encode() + hashed).hexdigest()
     folder.parent.mkdir(parents=True, exist_ok=True)
     with held(folder.parent / ".run.lock") as lock:
         if not stamp.exists() or stamp.read_text() != digest:
             tell(f"creating {folder} for the documentation ...")
             make_venv(folder, clear=folder.exists())
-            install(python, needed, lock)
+            install(python, needed, lock, pins)
             stamp.write_text(digest)
     return python
 

@@ -108,7 +108,7 @@ echo "${{COMPREPLY[@]}}"
 @pytest.mark.skipif(shutil.which("bash") is None, reason="no bash")
 @pytest.mark.parametrize(
     ("words", "expected"),
-    [("elmo e", "embed explore"), ("elmo task pre", "predict"), ("elmo embed --block", "--block-tokens")],
+    [("elmo e", "embed export explore"), ("elmo task pre", "predict"), ("elmo embed --block", "--block-tokens")],
 )
 def test_bash_completes_verbs_and_options(words: str, expected: str, tmp_path: Path) -> None:
     (tmp_path / "elmo").write_text(f'#!/bin/sh\nexec "{sys.executable}" -m elmo "$@"\n')

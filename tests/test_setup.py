@@ -252,11 +252,12 @@ def test_a_wheel_that_is_too_large_for_the_index_is_refused(checkout, monkeypatc
 def test_the_environment_of_the_documentation_has_its_extra_alone_and_is_renewed_when_that_changes(
     checkout, monkeypatch
 ):
-    shutil.copy(ROOT / "pyproject.toml", checkout)
+    for name in ("pyproject.toml", "constraints-docs.txt"):
+        shutil.copy(ROOT / name, checkout)
     run = load_run(checkout)
     installed = []
     monkeypatch.setattr(run, "make_venv", lambda folder, clear: folder.mkdir(exist_ok=True))
-    monkeypatch.setattr(run, "install", lambda python, what, lock: installed.append(what))
+    monkeypatch.setattr(run, "install", lambda python, what, lock, constraints: installed.append(what))
     python = run.docs_python()
     run.docs_python()
     assert python.is_relative_to(run.VENV.with_name(run.VENV.name + "-docs"))
@@ -314,7 +315,7 @@ def test_constraints_pin_exact_versions_and_no_local_paths():
     assert pins_of("constraints.txt")["torch"] == "2.13.0"
 
 
-@pytest.mark.parametrize("name", ["constraints-integrations.txt", "constraints-flair.txt"])
+@pytest.mark.parametrize("name", ["constraints-docs.txt", "constraints-integrations.txt", "constraints-flair.txt"])
 def test_further_constraints_add_packages_and_repeat_none(name):
     """pip refuses two versions of one package, and a repeated one would have to be changed in two files."""
     further = pins_of(name)

@@ -15,6 +15,7 @@ GROUPS: dict[str, tuple[str, ...]] = {  # heading: its flags; "--flag VERB" hold
         "--train", "--dev", "--test", "--text", "--file", "--tokenizer", "--encoding", "--errors", "--heldout",
         "--also", "--paragraphs", "--max-chars", "--min-count", "--max-vocab", "--vocab", "--specials", "--new-words",
         "--check", "--carried", "--column", "--limit", "--examples", "--shares", "--sentences", "--language", "--bank",
+        "--missing", "--corpus", "--max-words",
     ),
     "Search": ("-k", "--same-word", "--beside", "--layers similar", "--index"),
     "Training": (
@@ -30,7 +31,8 @@ GROUPS: dict[str, tuple[str, ...]] = {  # heading: its flags; "--flag VERB" hold
     ),
     "Computation": (
         "--device", "--dtype serve", "--dtype bench", "--threads", "--workers", "--batch-size", "--block-tokens",
-        "--batch-tokens", "--batch-timeout", "--resume", "--shard",
+        "--batch-tokens", "--batch-timeout", "--resume", "--shard", "--shard-lines", "--ray", "--ray-address",
+        "--actors",
     ),
     "Network": ("--host", "--port", "--allowed-host", "--api-key-file", "--browser", "--log-requests", "--url-base"),
     "Limits": (

@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import onnx
-from onnx import helper, numpy_helper
 from torch import Tensor
 
+from elmo.files import require_extra
 from elmo.weights.quantize import SCALE, output_dim
+
+onnx: Any = require_extra("onnx", "onnx")
+helper, numpy_helper = onnx.helper, onnx.numpy_helper
 
 
 class Graph:
@@ -24,10 +26,10 @@ class Graph:
         self.inputs: list[str] = []
         self.weight_bytes = 0
         self._prefix, self._parent = prefix, parent
-        self._nodes: list[onnx.NodeProto] = []
-        self._initializers: dict[str, onnx.TensorProto] = {}
-        self._input_infos: list[onnx.ValueInfoProto] = []
-        self._output_infos: list[onnx.ValueInfoProto] = []
+        self._nodes: list[Any] = []
+        self._initializers: dict[str, Any] = {}
+        self._input_infos: list[Any] = []
+        self._output_infos: list[Any] = []
 
     def input(self, name: str, dtype: Any, shape: list[int | str]) -> None:
         self.inputs.append(f"{self._prefix}{name}")
@@ -117,7 +119,7 @@ class Graph:
         self._nodes.append(node)
         return outputs[-1]
 
-    def proto(self) -> onnx.GraphProto:
+    def proto(self) -> Any:
         name = self._prefix.rstrip(".") or "bilm"
         return helper.make_graph(
             self._nodes, name, self._input_infos, self._output_infos, list(self._initializers.values())
