@@ -6,8 +6,6 @@ import copy
 import dataclasses
 import io
 import pickle
-import re
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -161,9 +159,3 @@ def test_a_tagger_learns_from_its_layers():
         optimizer.step()
         losses.append(loss.item())
     assert losses[-1] < 0.1 * losses[0]
-
-
-def test_the_module_of_the_guide_runs():
-    guide = (Path(__file__).parents[1] / "docs" / "guides" / "embedding.md").read_text(encoding="utf-8")
-    (code,) = [code for code in re.findall(r"^```python\n(.*?)^```$", guide, re.M | re.S) if "ElmoEmbedding" in code]
-    exec(compile(code, "embedding.md", "exec"), {})

@@ -75,7 +75,7 @@ def test_wrong_arguments_are_refused(embedder):
 
 
 def test_the_example_joins_vectors_to_a_table():
-    command = [sys.executable, "examples/pandas_column.py", "tiny-random"]
+    command = [sys.executable, str(Path("examples") / "pandas_column.py"), "tiny-random"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     dim = elmo.load("tiny-random", device="cpu").dim
