@@ -3,54 +3,17 @@
 // Threads are started in a call and joined before it returns: no thread is left behind, nothing breaks after a fork, and
 // no more threads run than the caller allows. One thread computes one direction, unless there are more threads than
 // directions or the weights are too large for the caches (see Plan).
-#include <atomic>
-#include <functional>
 #include <memory>
-#include <thread>
 
 #include "encoder.h"
 #include "lstm.h"
+#include "threads.h"
 
 namespace {
 
 using namespace elmo;
 
 constexpr long SHARED_CACHE = 32 << 20;  // bytes, shared by a few cores, on most current processors
-
-enum Status { OK = 0, OUT_OF_MEMORY = 1, NOT_IN_THIS_BUILD = 2, FAILED = 3, INTERRUPTED = 4, OUT_OF_RANGE = 5 };
-
-// Runs every job on at most `num_threads` threads, including this one. Returns OK or the status of a failed job.
-int run_all(long num_jobs, long num_threads, const int* stop, const std::function<int(long)>& job) {
-  std::atomic<long> next{0};
-  std::atomic<int> status{OK};
-  const auto work = [&] {
-    for (long i; (i = next.fetch_add(1)) < num_jobs && status == OK && !stopped(stop);) {
-      int result = FAILED;
-      try {
-        result = job(i);
-      } catch (const std::bad_alloc&) {
-        result = OUT_OF_MEMORY;
-      } catch (...) {
-      }
-      if (result != OK) status = result;
-    }
-  };
-  std::vector<std::thread> others;
-  try {
-    for (long i = 1; i < std::min(num_threads, num_jobs); i++) others.emplace_back(work);
-  } catch (...) {  // the system allows fewer threads
-  }
-  work();
-  for (auto& thread : others) thread.join();
-  return stopped(stop) && status == OK ? int(INTERRUPTED) : int(status);
-}
-
-template <class T>
-bool in_range(const T* ids, long count, long low, long high) {
-  bool fine = true;
-  for (long i = 0; i < count; i++) fine &= low <= ids[i] && ids[i] < high;
-  return fine;
-}
 
 // How the work is divided among threads. If there are more threads than directions, they take different sentences or, if
 // there are too few sentences, different columns of the same products.

@@ -121,7 +121,8 @@ def _load(level: Level) -> ctypes.CDLL:
 def _compile(level: Level, path: Path) -> bytes:
     """Compiles the library and stores it with its checksum. Processes that compile at once replace each other's."""
     compiler = find_compiler()
-    command = [compiler, *FLAGS, *(f"-m{flag}" for flag in level.flags), str(SOURCES / "bilm.cpp"), "-o"]
+    sources = [str(path) for path in sorted(SOURCES.glob("*.cpp"))]
+    command = [compiler, *FLAGS, *(f"-m{flag}" for flag in level.flags), *sources, "-o"]
     reason = "the stored ones are damaged" if path.exists() else "once"
     log.warning("compiling CPU kernels (%s) into %s, %s; ELMO_KERNELS=torch avoids it", level.name, path.parent, reason)
     try:

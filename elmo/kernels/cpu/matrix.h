@@ -250,14 +250,15 @@ static_assert(TILE_ROWS == (LANES == 16 ? 6 : 3), "in_tiles has a case for each 
 
 // The inner loop: ROWS rows of input times `steps` steps of one panel, added to the sums in the order of the inputs.
 template <class D, int ROWS>
-ELMO_INLINE void multiply(const Word* rows, long row_stride, const Word* panel, long steps, typename D::Sum (&sums)[ROWS][4]) {
-  for (long k = 0; k < steps; k++, panel += PANEL) {
+ELMO_INLINE void multiply(const Word* rows, long row_stride, const Word* panel, long steps, typename D::Sum (&sums)[ROWS][4],
+                          long step_stride = 1) {
+  for (long k = 0; k < steps; k++, panel += PANEL, rows += step_stride) {
     typename D::Operand w[4];
 #pragma GCC unroll 4
     for (int j = 0; j < 4; j++) w[j] = D::weights(panel + j * LANES);
 #pragma GCC unroll 8
     for (int r = 0; r < ROWS; r++) {
-      const typename D::Operand x = D::input(rows + r * row_stride + k);
+      const typename D::Operand x = D::input(rows + r * row_stride);
 #pragma GCC unroll 4
       for (int j = 0; j < 4; j++) D::dot(x, w[j], sums[r][j]);
     }
