@@ -32,6 +32,9 @@ ELMO_INLINE Floats nearest(Floats a) { return _mm512_roundscale_ps(a, _MM_FROUND
 ELMO_INLINE Floats times_power_of_two(Floats a, Floats n) { return _mm512_scalef_ps(a, n); }
 ELMO_INLINE float largest(Floats a) { return _mm512_reduce_max_ps(a); }
 ELMO_INLINE Floats absolute(Floats a) { return _mm512_abs_ps(a); }
+ELMO_INLINE Floats zero_unless_below(Floats a, Floats limit, Floats x) {  // x where a < limit or either is NaN, else 0
+  return _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(a, limit, _CMP_NGE_UQ), x);
+}
 
 #elif defined(__AVX2__) && defined(__FMA__)
 
@@ -63,6 +66,9 @@ ELMO_INLINE float largest(Floats a) {
   return maximum;
 }
 ELMO_INLINE Floats absolute(Floats a) { return _mm256_andnot_ps(_mm256_set1_ps(-0.0f), a); }
+ELMO_INLINE Floats zero_unless_below(Floats a, Floats limit, Floats x) {
+  return _mm256_and_ps(_mm256_cmp_ps(a, limit, _CMP_NGE_UQ), x);
+}
 
 #else
 #error "build with AVX2 and FMA, or AVX-512F"

@@ -43,7 +43,7 @@ constexpr long steps_of(long inputs) {
 
 // The words of two rows (or one, if b is null) of LANES floats, paired element by element.
 template <class D>
-ELMO_INLINE void pair_rows(const float* a, const float* b, Word* to) {
+ELMO_INLINE void pair_rows(const float* a, [[maybe_unused]] const float* b, Word* to) {
   if constexpr (D::PER_WORD == 1) {
     store(reinterpret_cast<float*>(to), load(a));
   } else {

@@ -1,0 +1,190 @@
+"""Projected LSTM stacks in training on the CPU through the compiled kernels (train_lstm.h), forward and backward.
+
+It is the fast implementation of `elmo.model.stacks.run_stacks_plain`. The memory that a backward pass needs is a tape of
+the library; a tape is reused after its backward pass, because new memory of this size costs as much as a layer.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+from ctypes import POINTER, Structure, c_float, c_int64, c_void_p
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+
+from elmo.kernels.cpu.abi import DTYPES, check, load
+from elmo.model.bilm import BiLM
+from elmo.model.lstm import LSTMStack, ProjectedLSTM, State
+
+
+class StackCall(Structure):
+    """`StackCall` of train_lstm.h, field by field."""
+
+    _fields_ = [
+        *((name, c_int64) for name in ("directions", "layers_", "steps", "rows", "proj_dim", "cell_dim", "dtype")),
+        ("cell_clip", c_float), ("proj_clip", c_float), ("forget_bias", c_float), ("skip", c_int64),
+        *((name, POINTER(c_void_p)) for name in ("kernels", "biases", "projections")),
+        *((name, c_void_p) for name in ("x", "resets", "dropout", "initial_h", "initial_c")),
+        *((name, c_void_p) for name in ("layers", "final_h", "final_c", "d_layers", "d_x")),
+        *((name, POINTER(c_void_p)) for name in ("d_kernels", "d_biases", "d_projections")),
+        ("num_threads", c_int64),
+    ]  # fmt: skip
+
+
+class TrainStacks:
+    """Runs the LSTM stacks of a model in training; `dtype` is that of the products, all else is float32.
+
+    The values of a row do not depend on the other rows, and no value depends on the number of threads.
+    """
+
+    def __init__(self, dtype: str = "float32") -> None:
+        self.dtype = dtype
+        self._tapes: list[_Tape] = []  # not in use
+
+    @staticmethod
+    def supports(model: BiLM) -> str | None:
+        """Why the kernels cannot train this model; None: they can."""
+        layers = [layer for stack in model.stacks for layer in cast(LSTMStack, stack).layers]
+        if any(cast(ProjectedLSTM, layer).projection is None for layer in layers):
+            return "the compiled training kernels need LSTM layers with a projection, and this model has none"
+        return None
+
+    def __call__(
+        self, stacks: nn.ModuleList, x: Tensor, state: State, fresh: Tensor | None = None, dropout: float = 0.0
+    ) -> tuple[Tensor, State]:
+        """Outputs of all layers (R, L, T, B, P) of token vectors x (R, T, B, P), and the states after the last step.
+
+        `state` is h (R, L, B, P), c (R, L, B, H); `fresh` (R, T, B) is true where a row's state is reset before a step.
+        """
+        first = cast(LSTMStack, stacks[0])
+        dropout = dropout if first.training else 0.0
+        factors: list[Tensor] = []
+        if dropout:
+            x, factors = _drop(x, dropout, len(first.layers))
+        layers = [cast(ProjectedLSTM, layer) for stack in stacks for layer in cast(LSTMStack, stack).layers]
+        settings = layers[0]
+        weights = [*(layer.kernel for layer in layers), *(layer.bias for layer in layers)]
+        weights += [cast(Tensor, layer.projection) for layer in layers]
+        call = StackCall(
+            directions=len(stacks), layers_=len(first.layers), steps=x.shape[1], rows=x.shape[2],
+            proj_dim=x.shape[3], cell_dim=state.c.shape[-1], dtype=DTYPES[self.dtype],
+            cell_clip=_limit(settings.cell_clip), proj_clip=_limit(settings.proj_clip),
+            forget_bias=settings.forget_bias, skip=first.skip,
+        )  # fmt: skip
+        resets = None if fresh is None else fresh.to(torch.uint8).contiguous()  # (R, T, B)
+        mask = torch.stack(factors).unflatten(0, (len(stacks), -1)) if factors else None  # (R, L - 1, T, B, P)
+        run: Any = _Run.apply
+        out, h, c = run(self, call, resets, mask, x.float(), state.h.float(), state.c.float(), *weights)
+        return out.to(x.dtype), State(h.to(state.h.dtype), c.to(state.c.dtype))
+
+    def take_tape(self, call: StackCall) -> _Tape:
+        """A tape of the call's shape that is not in use."""
+        shape = _shape(call)
+        for i, tape in enumerate(self._tapes):
+            if tape.shape == shape:
+                return self._tapes.pop(i)
+        self._tapes.clear()  # of other shapes
+        return _Tape(call)
+
+    def give_back(self, tape: _Tape) -> None:
+        """Makes a tape available for the next call."""
+        self._tapes.append(tape)
+
+
+class _Tape:
+    """Memory of one forward and backward pass in the library; freed with the object."""
+
+    def __init__(self, call: StackCall) -> None:
+        self.shape = _shape(call)
+        self._library = load()
+        self._library.elmo_tape_new.restype = c_void_p
+        self._library.elmo_tape_drop.argtypes = [c_void_p]
+        for name in ("elmo_stacks_forward", "elmo_stacks_backward"):
+            getattr(self._library, name).argtypes = [c_void_p, POINTER(StackCall)]
+        self._pointer = self._library.elmo_tape_new(ctypes.byref(call))
+        if not self._pointer:
+            raise MemoryError(f"no memory for training {call.rows} rows of {call.steps} steps")
+
+    def __del__(self) -> None:
+        if getattr(self, "_pointer", None):
+            self._library.elmo_tape_drop(self._pointer)
+
+    def forward(self, call: StackCall) -> None:
+        check(self._library.elmo_stacks_forward(self._pointer, ctypes.byref(call)))
+
+    def backward(self, call: StackCall) -> None:
+        check(self._library.elmo_stacks_backward(self._pointer, ctypes.byref(call)))
+
+
+class _Run(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, owner: TrainStacks, call: StackCall, resets: Tensor | None, mask: Tensor | None,
+        x: Tensor, h: Tensor, c: Tensor, *weights: Tensor,
+    ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+        x, h, c = x.contiguous(), h.contiguous(), c.contiguous()
+        weights = tuple(weight.contiguous() for weight in weights)
+        final_h, final_c = torch.empty_like(h), torch.empty_like(c)
+        layers = x.new_empty(x.shape[0], call.layers_, *x.shape[1:])  # (R, L, T, B, P)
+        call.x, call.initial_h, call.initial_c = x.data_ptr(), h.data_ptr(), c.data_ptr()
+        call.resets = None if resets is None else resets.data_ptr()
+        call.dropout = None if mask is None else mask.data_ptr()
+        call.layers, call.final_h, call.final_c = layers.data_ptr(), final_h.data_ptr(), final_c.data_ptr()
+        call.kernels, call.biases, call.projections = _pointers(weights)
+        call.num_threads = torch.get_num_threads()
+        tape = owner.take_tape(call)
+        tape.forward(call)
+        ctx.owner, ctx.call, ctx.tape, ctx.tensors = owner, call, tape, (resets, mask)
+        ctx.save_for_backward(*weights)
+        ctx.mark_non_differentiable(final_h, final_c)
+        if not any(ctx.needs_input_grad):
+            ctx.tape = None
+            owner.give_back(tape)
+        return layers, final_h, final_c
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        tape, call = ctx.tape, ctx.call
+        if tape is None:
+            raise RuntimeError("the backward pass of the LSTM stacks runs once; its memory has been reused")
+        ctx.tape = None
+        weights = ctx.saved_tensors
+        d_layers = grads[0].contiguous()  # (R, L, T, B, P)
+        d_x = torch.empty_like(d_layers[:, 0])
+        d_weights = tuple(torch.empty_like(weight) for weight in weights)
+        call.kernels, call.biases, call.projections = _pointers(weights)
+        call.d_kernels, call.d_biases, call.d_projections = _pointers(d_weights)
+        call.d_layers, call.d_x = d_layers.data_ptr(), d_x.data_ptr()
+        call.num_threads = torch.get_num_threads()
+        tape.backward(call)
+        ctx.owner.give_back(tape)
+        return None, None, None, None, d_x, None, None, *d_weights
+
+
+def _shape(call: StackCall) -> tuple[int, ...]:
+    names = ("directions", "layers_", "steps", "rows", "proj_dim", "cell_dim", "dtype")
+    return tuple(getattr(call, name) for name in names)
+
+
+def _pointers(tensors: tuple[Tensor, ...]) -> list[Any]:
+    """Three arrays of pointers, from the tensors of all layers one kind after the other."""
+    count = len(tensors) // 3
+    return [(c_void_p * count)(*(t.data_ptr() for t in tensors[i : i + count])) for i in range(0, len(tensors), count)]
+
+
+def _drop(x: Tensor, dropout: float, num_layers: int) -> tuple[Tensor, list[Tensor]]:
+    """x (R, T, B, P) after dropout, and the factors of the inputs of all upper layers, each (T, B, P).
+
+    The random numbers are drawn in the order of the plain implementation: direction by direction, layer by layer.
+    """
+    inputs, factors = [], []
+    for row in x:  # (T, B, P)
+        inputs.append(nn.functional.dropout(row, dropout))
+        factors += [nn.functional.dropout(torch.ones_like(row, dtype=torch.float32), dropout) for _ in range(num_layers - 1)]
+    return torch.stack(inputs), factors
+
+
+def _limit(clip: float | None) -> float:
+    return math.inf if clip is None else clip
