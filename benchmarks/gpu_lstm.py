@@ -30,7 +30,7 @@ from elmo.kernels.cuda.graphs import capture_graph
 from elmo.kernels.cuda.steps import ChunkRunner, LayerWeights
 from elmo.model.config import LSTMConfig
 from elmo.model.lstm import LSTMStack, State
-from elmo.model.stacks import run_stacks
+from elmo.model.stacks import run_stacks_fused
 
 SIZES = {"original": (4096, 512), "medium": (2048, 256), "small": (1024, 128)}  # cells, projection
 STEPS = 20
@@ -86,11 +86,11 @@ def make_variants(cell_dim: int, proj_dim: int, num_rows: int) -> dict:
 
     def ours_forward() -> None:
         with torch.no_grad():
-            run_stacks(stacks, x, state, fresh, fused=fused)
+            run_stacks_fused(fused, stacks, x, state, fresh, 0.0)
 
     def ours_forward_backward() -> None:
         stacks.zero_grad(set_to_none=True)
-        out, _ = run_stacks(stacks, x.detach().requires_grad_(), state, fresh, fused=fused)
+        out, _ = run_stacks_fused(fused, stacks, x.detach().requires_grad_(), state, fresh, 0.0)
         out.backward(grad)
 
     embed = embedding_steps(stacks, config, x)

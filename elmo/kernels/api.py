@@ -30,8 +30,9 @@ if TYPE_CHECKING:  # `elmo doctor` imports this module and must start without nu
     from torch import Tensor
 
     from elmo.kernels.cpu.request import CpuRequest, CpuResult
+    from elmo.kernels.cpu.train_lstm import TrainStacks
     from elmo.model.bilm import BiLM
-    from elmo.model.stacks import FusedStacks
+    from elmo.model.stacks import FusedStacks, StackRunner
     from elmo.model.token_encoder import StrongestWindows
 
 log = logging.getLogger(__name__)
@@ -87,6 +88,7 @@ class GpuBiLM(Protocol):
 
 MakeCpuBiLM = Callable[["BiLM"], CpuBiLM]
 MakeGpuBiLM = Callable[["BiLM"], GpuBiLM]
+MakeStacks = Callable[[], "TrainStacks"]
 SampledCrossEntropy = Callable[["Tensor", "Tensor", "Tensor", "Tensor", "Tensor"], "Tensor"]
 
 
@@ -104,6 +106,8 @@ Loader = Callable[[str, str], Implementation | None]  # (value of ELMO_KERNELS, 
 def find_kernel(op: Literal["bilm"], device: str, dtype: str, model: BiLM | None = None) -> MakeCpuBiLM | None: ...
 @overload
 def find_kernel(op: Literal["bilm_bulk"], device: str, dtype: str, model: BiLM | None = None) -> MakeGpuBiLM | None: ...
+@overload
+def find_kernel(op: Literal["train_stacks"], device: str, dtype: str, model: BiLM | None = None) -> MakeStacks | None: ...
 @overload
 def find_kernel(op: Literal["bilstm"], device: str, dtype: str, model: BiLM | None = None) -> FusedStacks | None: ...
 @overload
@@ -128,6 +132,17 @@ def find_kernel(op: str, device: str, dtype: str, model: BiLM | None = None) -> 
             return implementation.call
         _warn_unsupported(op, device.split(":")[0], dtype, reason)
     return None
+
+
+def find_stacks(model: BiLM, device: str, dtype: str) -> StackRunner:
+    """The fastest implementation of both LSTM stacks in training; plain PyTorch if there is no other."""
+    from elmo.model.stacks import run_stacks_fused, run_stacks_plain
+
+    fused = find_kernel("bilstm", device, dtype, model)
+    if fused is not None:
+        return functools.partial(run_stacks_fused, fused)
+    make_stacks = find_kernel("train_stacks", device, dtype, model)
+    return run_stacks_plain if make_stacks is None else make_stacks()
 
 
 def find_strongest_windows(model: BiLM, device: torch.device, dtype: torch.dtype) -> StrongestWindows | None:
@@ -212,6 +227,14 @@ def _compile_native(choice: str, dtype: str) -> Implementation | None:
     return Implementation(functools.partial(NativeBiLM, dtype=dtype), NativeBiLM.supports)
 
 
+def _load_stacks(choice: str, dtype: str) -> Implementation | None:
+    if _load_native(choice, dtype) is None:
+        return None
+    from elmo.kernels.cpu.train_lstm import TrainStacks
+
+    return Implementation(functools.partial(TrainStacks, dtype), TrainStacks.supports)
+
+
 def _load_torch(choice: str, dtype: str) -> Implementation | None:
     return _import_torch(dtype)
 
@@ -250,6 +273,7 @@ IMPLEMENTATIONS: dict[tuple[str, str], dict[str, tuple[Loader, ...]]] = {
         "bfloat16": (_load_native, _load_torch),
         "int8": (_load_native,),
     },
+    ("train_stacks", "cpu"): dict.fromkeys(("float32", "bfloat16"), (_load_stacks,)),
     ("bilm_bulk", "cuda"): _on_cuda("elmo.kernels.cuda.bilm", "CudaBiLM", "all_models"),
     ("bilstm", "cuda"): _on_cuda("elmo.kernels.cuda.lstm", "bilstm", "projected_lstms"),
     ("strongest_windows", "cuda"): _on_cuda("elmo.kernels.cuda.char_cnn", "strongest_windows", "short_tokens"),

@@ -1,6 +1,6 @@
 """Both LSTM stacks over rows of running text for training; each direction reads its own text from left to right.
 
-The caller may pass a fused implementation of all layers and directions (`elmo.kernels`); the default is plain PyTorch.
+`elmo.kernels.api.find_stacks` chooses the runner for a device and a model.
 Shapes: R directions, L layers, B rows, T tokens, P projection, H cell.
 """
 
@@ -41,29 +41,22 @@ class FusedStacks(Protocol):
         """
 
 
-def run_stacks(
-    stacks: nn.ModuleList,
-    x: Tensor,
-    state: State,
-    fresh: Tensor | None = None,
-    dropout: float = 0.0,
-    *,
-    fused: FusedStacks | None = None,
-) -> tuple[Tensor, State]:
-    """Top outputs (R, B, T, P) of token vectors x (R, B, T, P), and the states after the last step.
+class StackRunner(Protocol):
+    """Runs both LSTM stacks over rows of running text, forward and backward."""
 
-    `state` is h (R, L, B, P), c (R, L, B, H); `fresh` (R, B, T) is true where a row's state is reset before a step.
-    `fused` computes the same faster; None: plain PyTorch.
-    """
-    if fused is None:
-        return run_stacks_plain(stacks, x, state, fresh, dropout)
-    return run_stacks_fused(fused, stacks, x, state, fresh, dropout)
+    def __call__(
+        self, stacks: nn.ModuleList, x: Tensor, state: State, fresh: Tensor | None, dropout: float
+    ) -> tuple[Tensor, State]:
+        """Top outputs (R, B, T, P) of token vectors x (R, B, T, P), and the states after the last step.
+
+        `state` is h (R, L, B, P), c (R, L, B, H); `fresh` (R, B, T) is true where a row's state is reset before a step.
+        """
 
 
 def run_stacks_plain(
     stacks: nn.ModuleList, x: Tensor, state: State, fresh: Tensor | None, dropout: float
 ) -> tuple[Tensor, State]:
-    """The stacks one after the other in plain PyTorch."""
+    """The stacks one after the other in plain PyTorch: the reference implementation of a StackRunner."""
     tops, states = [], []
     for r, stack in enumerate(stacks):
         fresh_rows = None if fresh is None else fresh[r]  # (B, T)
@@ -81,7 +74,7 @@ def run_stacks_fused(
     fresh: Tensor | None,
     dropout: float,
 ) -> tuple[Tensor, State]:
-    """The same through one fused implementation."""
+    """The same through one fused implementation of all layers and directions."""
     first = stacks[0]
     assert isinstance(first, LSTMStack)
     dropout = dropout if first.training else 0.0

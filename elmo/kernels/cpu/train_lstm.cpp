@@ -25,7 +25,7 @@ int with_stacks(Tape* tape, Work work) {
 
 extern "C" {
 
-// Memory for one forward and backward pass of this shape; null: no memory, or the dtype is not in this build.
+// Memory for one forward and backward pass of models of this shape; null: no memory, or the dtype is not in this build.
 void* elmo_tape_new(const StackCall* shape) {
   try {
     std::unique_ptr<Tape> tape(new Tape);
@@ -44,7 +44,11 @@ void* elmo_tape_new(const StackCall* shape) {
 void elmo_tape_drop(void* tape) { delete static_cast<Tape*>(tape); }
 
 int elmo_stacks_forward(void* tape, const StackCall* call) {
-  return with_stacks(static_cast<Tape*>(tape), [&](auto& stacks) { return stacks.forward(*call); });
+  try {
+    return with_stacks(static_cast<Tape*>(tape), [&](auto& stacks) { return stacks.forward(*call); });
+  } catch (const std::bad_alloc&) {
+    return OUT_OF_MEMORY;
+  }
 }
 
 int elmo_stacks_backward(void* tape, const StackCall* call) {

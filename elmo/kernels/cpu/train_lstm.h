@@ -55,28 +55,21 @@ template <class D>
 class TrainStacks {
  public:
   explicit TrainStacks(const StackCall& shape)
-      : R_(shape.num_directions), L_(shape.num_layers), T_(shape.num_steps), B_(shape.num_rows), P_(shape.proj_dim),
-        H_(shape.cell_dim), N_(T_ * B_), W_(round_up(P_, 64)), S_(round_up(H_, 64) + ROW_GAP),
-        panels_(round_up(H_, LANES) / LANES), p_steps_(steps_of<D>(P_)) {
+      : R_(shape.num_directions), L_(shape.num_layers), P_(shape.proj_dim), H_(shape.cell_dim), W_(round_up(P_, 64)),
+        S_(round_up(H_, 64) + ROW_GAP), panels_(round_up(H_, LANES) / LANES), p_steps_(steps_of<D>(P_)) {
     for (long i = 0; i < R_ * L_; i++) {
       tapes_.emplace_back(new LayerTape);
       LayerTape& tape = *tapes_.back();
-      for (auto* rows : {&tape.inputs, &tape.before, &tape.hidden, &tape.d_hidden}) rows->resize(N_ * W_);
-      tape.gates.resize(panels_ * N_ * PANEL);
-      tape.cells.resize(panels_ * (B_ + N_) * LANES);
-      tape.cell_out.resize(N_ * S_);
       tape.kernel.resize(panels_ * 2 * p_steps_ * PANEL);
       tape.kernel_t.resize(panels_ * PANEL / D::PER_WORD * 2 * W_);
       tape.projection.resize(steps_of<D>(H_) * W_);
       tape.projection_t.resize(p_steps_ * round_up(H_, PANEL));
       tape.bias.resize(panels_ * PANEL);
-      if (D::PER_WORD > 1)
-        for (auto* words : {&tape.input_words, &tape.before_words, &tape.d_hidden_words}) words->resize(token_steps() * W_);
     }
-    d_above_.resize(R_ * N_ * W_);
   }
 
   int forward(const StackCall& call) {
+    reserve(call.num_steps, call.num_rows);
     const int status = run_all(R_ * L_, call.num_threads, nullptr, [&](long i) -> int {
       pack_forward(call, i);
       return OK;
@@ -108,6 +101,21 @@ class TrainStacks {
 
  private:
   static constexpr long PANELS_PER_PIECE = 4, CELLS_PER_PIECE = 96, ROWS_PER_JOB = 12;
+
+  // Memory for T steps of B rows. Rows keep their padding, which is zero, when the shape changes.
+  void reserve(long T, long B) {
+    T_ = T, B_ = B, N_ = T * B;
+    for (const auto& each : tapes_) {
+      LayerTape& tape = *each;
+      for (auto* rows : {&tape.inputs, &tape.before, &tape.hidden, &tape.d_hidden}) rows->grow(N_ * W_);
+      tape.gates.grow(panels_ * N_ * PANEL);
+      tape.cells.grow(panels_ * (B_ + N_) * LANES);
+      tape.cell_out.grow(N_ * S_);
+      if (D::PER_WORD > 1)
+        for (auto* words : {&tape.input_words, &tape.before_words, &tape.d_hidden_words}) words->grow(token_steps() * W_);
+    }
+    d_above_.grow(R_ * N_ * W_);
+  }
 
   long token_steps() const { return steps_of<D>(N_); }
   bool is_reset(const StackCall& call, long r, long n) const { return call.resets && call.resets[r * N_ + n]; }
@@ -202,7 +210,8 @@ class TrainStacks {
     LayerTape& tape = *tapes_[r * L_ + l];
     for (long b = first; b < last; b++) {
       const long at = (r * L_ + l) * B_ + b;
-      for (long i = 0; i < H_; i++) tape.cells[((i / LANES) * (B_ + N_) + b) * LANES + i % LANES] = call.initial_c[at * H_ + i];
+      for (long i = 0; i < panels_ * LANES; i++)
+        tape.cells[((i / LANES) * (B_ + N_) + b) * LANES + i % LANES] = i < H_ ? call.initial_c[at * H_ + i] : 0.0f;
       set_before(call, r, b, call.initial_h + at * P_, tape);
     }
   }
@@ -446,7 +455,8 @@ class TrainStacks {
       std::memcpy(call.d_projections[i] + (first + c) * P_, gradient.data() + c * W_, P_ * sizeof(float));
   }
 
-  const long R_, L_, T_, B_, P_, H_, N_, W_, S_, panels_, p_steps_;
+  const long R_, L_, P_, H_, W_, S_, panels_, p_steps_;  // W: P padded; S: stride of H floats
+  long T_ = 0, B_ = 0, N_ = 0;
   std::vector<std::unique_ptr<LayerTape>> tapes_;  // by direction, then layer
   Array<float> d_above_;                           // (R, tokens, W): gradient of the output of the layer in turn
 };

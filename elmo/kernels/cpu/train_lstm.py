@@ -1,7 +1,7 @@
-"""Projected LSTM stacks in training on the CPU through the compiled kernels (train_lstm.h), forward and backward.
+"""LSTM stacks in training on the CPU through the compiled kernels (train_lstm.h), forward and backward.
 
 It is the fast implementation of `elmo.model.stacks.run_stacks_plain`. The memory that a backward pass needs is a tape of
-the library; a tape is reused after its backward pass, because new memory of this size costs as much as a layer.
+the library. It is reused after its backward pass, because new memory of this size costs as much time as a layer.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ class StackCall(Structure):
     """`StackCall` of train_lstm.h, field by field."""
 
     _fields_ = [
-        *((name, c_int64) for name in ("directions", "layers_", "steps", "rows", "proj_dim", "cell_dim", "dtype")),
+        *((name, c_int64) for name in ("num_directions", "num_layers", "num_steps", "num_rows")),
+        *((name, c_int64) for name in ("proj_dim", "cell_dim", "dtype")),
         ("cell_clip", c_float), ("proj_clip", c_float), ("forget_bias", c_float), ("skip", c_int64),
         *((name, POINTER(c_void_p)) for name in ("kernels", "biases", "projections")),
         *((name, c_void_p) for name in ("x", "resets", "dropout", "initial_h", "initial_c")),
@@ -34,7 +35,7 @@ class StackCall(Structure):
 
 
 class TrainStacks:
-    """Runs the LSTM stacks of a model in training; `dtype` is that of the products, all else is float32.
+    """Runs the LSTM stacks of one model in training; `dtype` is that of the products, all else is float32.
 
     The values of a row do not depend on the other rows, and no value depends on the number of threads.
     """
@@ -52,41 +53,51 @@ class TrainStacks:
         return None
 
     def __call__(
-        self, stacks: nn.ModuleList, x: Tensor, state: State, fresh: Tensor | None = None, dropout: float = 0.0
+        self, stacks: nn.ModuleList, x: Tensor, state: State, fresh: Tensor | None, dropout: float
+    ) -> tuple[Tensor, State]:
+        """Top outputs (R, B, T, P) of token vectors x (R, B, T, P), and the final states; see `run_stacks_plain`."""
+        first = cast(LSTMStack, stacks[0])
+        dropout = dropout if first.training else 0.0
+        factors = None
+        if dropout:
+            x, factors = _drop(x, dropout, len(first.layers))
+        resets = None if fresh is None else fresh.transpose(1, 2)  # (R, T, B)
+        layers, after = self.layers(stacks, x.transpose(1, 2), state, resets, factors)
+        # contiguous as the plain result is, because dropout draws its random numbers in the order of memory
+        return layers[:, -1].transpose(1, 2).contiguous(), after
+
+    def layers(
+        self,
+        stacks: nn.ModuleList,
+        x: Tensor,
+        state: State,
+        resets: Tensor | None = None,
+        factors: Tensor | None = None,
     ) -> tuple[Tensor, State]:
         """Outputs of all layers (R, L, T, B, P) of token vectors x (R, T, B, P), and the states after the last step.
 
-        `state` is h (R, L, B, P), c (R, L, B, H); `fresh` (R, T, B) is true where a row's state is reset before a step.
+        `state` is h (R, L, B, P), c (R, L, B, H), without gradients; `resets` (R, T, B) is true where a row's state is
+        reset before a step; `factors` (R, L - 1, T, B, P) multiply the inputs of the upper layers.
         """
-        first = cast(LSTMStack, stacks[0])
-        dropout = dropout if first.training else 0.0
-        factors: list[Tensor] = []
-        if dropout:
-            x, factors = _drop(x, dropout, len(first.layers))
-        layers = [cast(ProjectedLSTM, layer) for stack in stacks for layer in cast(LSTMStack, stack).layers]
-        settings = layers[0]
-        weights = [*(layer.kernel for layer in layers), *(layer.bias for layer in layers)]
-        weights += [cast(Tensor, layer.projection) for layer in layers]
+        modules = [cast(ProjectedLSTM, layer) for stack in stacks for layer in cast(LSTMStack, stack).layers]
+        first, skip = modules[0], cast(LSTMStack, stacks[0]).skip
+        weights = [*(layer.kernel for layer in modules), *(layer.bias for layer in modules)]
+        weights += [cast(Tensor, layer.projection) for layer in modules]
+        num_directions, num_steps, num_rows, proj_dim = x.shape
         call = StackCall(
-            directions=len(stacks), layers_=len(first.layers), steps=x.shape[1], rows=x.shape[2],
-            proj_dim=x.shape[3], cell_dim=state.c.shape[-1], dtype=DTYPES[self.dtype],
-            cell_clip=_limit(settings.cell_clip), proj_clip=_limit(settings.proj_clip),
-            forget_bias=settings.forget_bias, skip=first.skip,
+            num_directions=num_directions, num_layers=len(modules) // num_directions, num_steps=num_steps,
+            num_rows=num_rows, proj_dim=proj_dim, cell_dim=state.c.shape[-1], dtype=DTYPES[self.dtype],
+            cell_clip=_limit(first.cell_clip), proj_clip=_limit(first.proj_clip), forget_bias=first.forget_bias,
+            skip=skip,
         )  # fmt: skip
-        resets = None if fresh is None else fresh.to(torch.uint8).contiguous()  # (R, T, B)
-        mask = torch.stack(factors).unflatten(0, (len(stacks), -1)) if factors else None  # (R, L - 1, T, B, P)
+        resets = None if resets is None else resets.to(torch.uint8).contiguous()
         run: Any = _Run.apply
-        out, h, c = run(self, call, resets, mask, x.float(), state.h.float(), state.c.float(), *weights)
+        out, h, c = run(self, call, resets, factors, x.float(), state.h.float(), state.c.float(), *weights)
         return out.to(x.dtype), State(h.to(state.h.dtype), c.to(state.c.dtype))
 
     def take_tape(self, call: StackCall) -> _Tape:
-        """A tape of the call's shape that is not in use."""
-        shape = _shape(call)
-        for i, tape in enumerate(self._tapes):
-            if tape.shape == shape:
-                return self._tapes.pop(i)
-        self._tapes.clear()  # of other shapes
-        return _Tape(call)
+        """A tape that is not in use."""
+        return self._tapes.pop() if self._tapes else _Tape(call)
 
     def give_back(self, tape: _Tape) -> None:
         """Makes a tape available for the next call."""
@@ -97,7 +108,6 @@ class _Tape:
     """Memory of one forward and backward pass in the library; freed with the object."""
 
     def __init__(self, call: StackCall) -> None:
-        self.shape = _shape(call)
         self._library = load()
         self._library.elmo_tape_new.restype = c_void_p
         self._library.elmo_tape_drop.argtypes = [c_void_p]
@@ -105,7 +115,7 @@ class _Tape:
             getattr(self._library, name).argtypes = [c_void_p, POINTER(StackCall)]
         self._pointer = self._library.elmo_tape_new(ctypes.byref(call))
         if not self._pointer:
-            raise MemoryError(f"no memory for training {call.rows} rows of {call.steps} steps")
+            raise MemoryError("no memory to train the LSTM layers")
 
     def __del__(self) -> None:
         if getattr(self, "_pointer", None):
@@ -127,7 +137,7 @@ class _Run(torch.autograd.Function):
         x, h, c = x.contiguous(), h.contiguous(), c.contiguous()
         weights = tuple(weight.contiguous() for weight in weights)
         final_h, final_c = torch.empty_like(h), torch.empty_like(c)
-        layers = x.new_empty(x.shape[0], call.layers_, *x.shape[1:])  # (R, L, T, B, P)
+        layers = x.new_empty(x.shape[0], call.num_layers, *x.shape[1:])  # (R, L, T, B, P)
         call.x, call.initial_h, call.initial_c = x.data_ptr(), h.data_ptr(), c.data_ptr()
         call.resets = None if resets is None else resets.data_ptr()
         call.dropout = None if mask is None else mask.data_ptr()
@@ -163,27 +173,23 @@ class _Run(torch.autograd.Function):
         return None, None, None, None, d_x, None, None, *d_weights
 
 
-def _shape(call: StackCall) -> tuple[int, ...]:
-    names = ("directions", "layers_", "steps", "rows", "proj_dim", "cell_dim", "dtype")
-    return tuple(getattr(call, name) for name in names)
-
-
 def _pointers(tensors: tuple[Tensor, ...]) -> list[Any]:
     """Three arrays of pointers, from the tensors of all layers one kind after the other."""
     count = len(tensors) // 3
     return [(c_void_p * count)(*(t.data_ptr() for t in tensors[i : i + count])) for i in range(0, len(tensors), count)]
 
 
-def _drop(x: Tensor, dropout: float, num_layers: int) -> tuple[Tensor, list[Tensor]]:
-    """x (R, T, B, P) after dropout, and the factors of the inputs of all upper layers, each (T, B, P).
+def _drop(x: Tensor, dropout: float, num_layers: int) -> tuple[Tensor, Tensor | None]:
+    """x (R, B, T, P) after dropout, and the factors of the inputs of the upper layers, (R, L - 1, T, B, P).
 
     The random numbers are drawn in the order of the plain implementation: direction by direction, layer by layer.
     """
     inputs, factors = [], []
-    for row in x:  # (T, B, P)
+    for row in x:  # (B, T, P)
         inputs.append(nn.functional.dropout(row, dropout))
-        factors += [nn.functional.dropout(torch.ones_like(row, dtype=torch.float32), dropout) for _ in range(num_layers - 1)]
-    return torch.stack(inputs), factors
+        for _ in range(num_layers - 1):
+            factors.append(nn.functional.dropout(x.new_ones(row.shape, dtype=torch.float32), dropout).transpose(0, 1))
+    return torch.stack(inputs), torch.stack(factors).unflatten(0, (len(x), -1)) if factors else None
 
 
 def _limit(clip: float | None) -> float:

@@ -14,10 +14,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from elmo.kernels.api import find_kernel
+from elmo.kernels.api import find_stacks
 from elmo.model.bilm import BiLM
 from elmo.model.lstm import State
-from elmo.model.stacks import run_stacks
 from elmo.pretrain.data.prepared import PreparedData
 from elmo.pretrain.data.stream import ContinuousStream, Direction, LMBatch, sentence_batches
 from elmo.pretrain.train.type_inputs import distinct_vectors
@@ -77,7 +76,7 @@ class Evaluator:
     ) -> None:
         self.model, self.rows, self.dtype, self._progress = model, rows, precision, progress
         self.device = next(model.parameters()).device
-        self._fused = find_kernel("bilstm", self.device.type, str(precision).removeprefix("torch."), model)
+        self._run_stacks = find_stacks(model, self.device.type, str(precision).removeprefix("torch."))
         self.batch_tokens = 8192 if self.device.type == "cpu" else 65536
 
     def reset(
@@ -151,7 +150,7 @@ class Evaluator:
         vectors, places = distinct_vectors(self.model, self.rows, inputs, self.dtype)  # (N, P)
         before = State(state.h.to(self.dtype), state.c)
         # padding is at the end of each row, so it does not influence any prediction that counts
-        top, after = run_stacks(self.model.stacks, vectors[places], before, fused=self._fused)  # (R, B, T, P)
+        top, after = self._run_stacks(self.model.stacks, vectors[places], before, None, 0.0)  # (R, B, T, P)
         return np.array([self._loss(top[d], direction) for d, direction in enumerate(directions)]), after
 
     def _loss(self, top: Tensor, direction: Direction) -> float:

@@ -13,11 +13,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from elmo.kernels.api import find_kernel
+from elmo.kernels.api import find_kernel, find_stacks
 from elmo.model.bilm import BiLM
 from elmo.model.head import AdaptiveHead, SoftmaxHead
 from elmo.model.lstm import State
-from elmo.model.stacks import run_stacks
+from elmo.model.stacks import run_stacks_plain
 from elmo.pretrain.config import RunConfig
 from elmo.pretrain.data.stream import LMBatch
 from elmo.pretrain.train.distributed import average_gradients, mean_over_processes, rank, world_size
@@ -66,7 +66,7 @@ class Trainer:
         fused = self.device.type == "cuda" and config.optim.name in ("adamw", "muon")  # see `make_optimizer`
         self._pinned = torch.empty(1 + len(model.stacks), pin_memory=True) if fused else None
         dtype_name = str(self.dtype).removeprefix("torch.")
-        self._fused_stacks = find_kernel("bilstm", self.device.type, dtype_name, model)
+        self._run_stacks = find_stacks(model, self.device.type, dtype_name)
         self._fused_softmax = find_kernel("sampled_cross_entropy", self.device.type, dtype_name)
         self._graphs = Graphs(self.gradients, self.parameters) if self._can_record() else None
         overlaps = world_size() > 1 and self._graphs is None
@@ -84,7 +84,7 @@ class Trainer:
         """Whether every step launches the same kernels and never reads a value back from the device."""
         has_kernels = find_kernel("bilstm", self.device.type, str(self.dtype).removeprefix("torch.")) is not None
         # the plain stacks read from the device which rows are reset
-        stays_on_device = self._fused_stacks is not None or self.config.train.reset == 0
+        stays_on_device = self._run_stacks is not run_stacks_plain or self.config.train.reset == 0
         fixed = isinstance(self.model.head, SoftmaxHead) and not self.sparse and self.config.train.accumulate == 1
         return has_kernels and stays_on_device and fixed
 
@@ -190,9 +190,7 @@ class Trainer:
         dropout = self.config.objective.dropout
         x = nn.functional.embedding(inputs.type_index, vectors)  # (R, T, B, P); its backward is faster than indexing's
         fresh = None if inputs.resets is None else inputs.resets.transpose(1, 2)  # (R, B, T)
-        top, after = run_stacks(
-            self.model.stacks, x.transpose(1, 2), before, fresh, dropout, fused=self._fused_stacks
-        )  # (R, B, T, P)
+        top, after = self._run_stacks(self.model.stacks, x.transpose(1, 2), before, fresh, dropout)  # (R, B, T, P)
         hidden = nn.functional.dropout(top.transpose(1, 2), dropout, self.model.training).flatten(1, 2)  # (R, T*B, P)
         samples = inputs.samples
         losses = [self._loss(hidden[d], inputs.targets[d], samples[d] if samples else None) for d in range(len(hidden))]
