@@ -1,7 +1,7 @@
 """LSTM stacks in training on the CPU through the compiled kernels (train_lstm.h), forward and backward.
 
-It is the fast implementation of `elmo.model.stacks.run_stacks_plain`. The memory that a backward pass needs is a tape of
-the library. It is reused after its backward pass, because new memory of this size costs as much time as a layer.
+It is the fast implementation of `elmo.model.stacks.run_stacks_plain`. The memory that a backward pass needs is a tape
+of the library. It is reused after its backward pass, because new memory of this size costs as much time as a layer.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class TrainStacks:
         """
         modules = [cast(ProjectedLSTM, layer) for stack in stacks for layer in cast(LSTMStack, stack).layers]
         first, skip = modules[0], cast(LSTMStack, stacks[0]).skip
-        weights = [*(layer.kernel for layer in modules), *(layer.bias for layer in modules)]
+        weights: list[Tensor] = [*(layer.kernel for layer in modules), *(layer.bias for layer in modules)]
         weights += [cast(Tensor, layer.projection) for layer in modules]
         num_directions, num_steps, num_rows, proj_dim = x.shape
         call = StackCall(
