@@ -22,6 +22,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from elmo.embed.load import make_indexer, model_parts
+from elmo.embed.trained_layers import trained_layers
 from elmo.errors import ConfigError, WeightsError
 from elmo.files import require_extra
 from elmo.model.bilm import BiLM
@@ -101,10 +102,7 @@ class ElmoModule(InputModule):
         ids, mask = features["input_ids"], features["attention_mask"].bool()  # (B, T + 2, W), (B, T)
         is_trained = torch.is_grad_enabled() and any(parameter.requires_grad for parameter in self.bilm.parameters())
         with torch.set_grad_enabled(is_trained):
-            # each distinct word of the batch passes the character network once
-            words, rows = torch.unique(ids.flatten(0, 1), dim=0, return_inverse=True)  # (N, W), (B * (T + 2),)
-            tokens = self.bilm.token_encoder(words)[rows].unflatten(0, ids.shape[:2])  # (B, T + 2, P)
-            layers = self.bilm.contextualize(tokens, (ids != 0).any(dim=-1)).layers[:, :, 1:-1]  # (L+1, B, T, D)
+            layers = trained_layers(self.bilm, ids)[:, :, 1:-1]  # (L+1, B, T, D)
         features["token_embeddings"] = self.mix(layers * mask[None, :, :, None], mask) * mask[:, :, None]
         return features
 

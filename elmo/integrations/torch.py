@@ -22,6 +22,7 @@ from torch import Tensor, nn
 from elmo.embed.embedder import Embedder
 from elmo.embed.load import make_indexer, model_parts
 from elmo.embed.run.executor import DTYPES
+from elmo.embed.trained_layers import trained_layers
 from elmo.errors import ConfigError
 from elmo.model.bilm import BiLM
 from elmo.model.mix import ScalarMix
@@ -107,7 +108,7 @@ class ElmoEmbedding(nn.Module):
     def _trained_layers(self, tokens: Sequence[Sequence[str]], mask: Tensor) -> Tensor:
         batch = make_batch(tokens, self._indexer)
         ids = torch.from_numpy(batch.ids).to(mask.device).long()  # (B, T + 2, W)
-        layers: Tensor = self.bilm(ids).layers[:, :, 1:-1]  # (L+1, B, T, D)
+        layers = trained_layers(self.bilm, ids)[:, :, 1:-1]  # (L+1, B, T, D)
         return layers * mask[None, :, :, None]  # the end mark of a shorter sentence is not a token
 
     def _frozen_layers(self, tokens: Sequence[Sequence[str]]) -> Tensor:

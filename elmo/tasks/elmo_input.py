@@ -15,6 +15,8 @@ import torch
 from torch import Tensor, nn
 
 from elmo.embed.embedder import Embedder
+from elmo.embed.trained_layers import trained_layers
+from elmo.model.bilm import BiLM
 from elmo.model.mix import ScalarMix
 from elmo.tasks.config import RunConfig
 from elmo.tasks.token_batch import TokenBatch
@@ -41,7 +43,7 @@ class TokenInputs(nn.Module):
         input_mix: ScalarMix | None = None,
         output_mix: ScalarMix | None = None,
         elmo_dim: int = 0,
-        bilm: nn.Module | None = None,  # a tuned biLM; None: the layers are in the batch
+        bilm: BiLM | None = None,  # a tuned biLM; None: the layers are in the batch
         word_dropout: float = 0.0,
     ) -> None:
         super().__init__()
@@ -95,11 +97,11 @@ class TokenInputs(nn.Module):
         if self.bilm is None:
             return None if tokens.layers is None else tokens.layers.float()
         assert tokens.bilm_char_ids is not None
-        layers: Tensor = self.bilm(tokens.bilm_char_ids.long()).layers[:, :, 1:-1]  # (L+1, B, T, D)
+        layers = trained_layers(self.bilm, tokens.bilm_char_ids.long())[:, :, 1:-1]  # (L+1, B, T, D)
         return layers * tokens.mask[None, :, :, None]  # the end mark of a shorter sentence is not a token
 
 
-def trainable_bilm(embedder: Embedder) -> nn.Module:
+def trainable_bilm(embedder: Embedder) -> BiLM:
     """The embedder's network with gradients enabled, without its softmax head, which gets no gradient from a task."""
     embedder.model.head = None
     return embedder.model.requires_grad_(True)

@@ -117,9 +117,10 @@ def test_dropout_draws_the_random_numbers_of_plain_pytorch() -> None:
             return runner(stacks, *inputs[:-1], 0.4)  # type: ignore[operator]
 
         results.append(run(with_dropout, model, x, state, fresh, grad))
-    assert_close(*results, RELATIVE)
+    assert_close(results[0], results[1], RELATIVE)
     model.eval()
-    assert_close(*(run(runner, model, x, state, fresh, grad) for runner in (TrainStacks(), run_stacks_plain)), RELATIVE)
+    case = model, x, state, fresh, grad
+    assert_close(run(TrainStacks(), *case), run(run_stacks_plain, *case), RELATIVE)
 
 
 def test_bfloat16_is_as_close_to_float32_as_plain_bfloat16_is() -> None:
