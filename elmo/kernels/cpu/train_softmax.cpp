@@ -13,6 +13,7 @@ constexpr long RANGE = 1024;  // words of the vocabulary whose gradients one pie
 
 bool valid(const SoftmaxTask& task) {
   const long R = task.num_directions;
+  if (task.num_threads < 1 || task.num_states < 1 || task.num_words < 1) return false;
   if (!task.ids && task.num_words != task.vocab_size) return false;
   return in_range(task.targets, R * task.num_states, 0, task.vocab_size) &&
          (!task.ids || in_range(task.ids, R * task.num_words, 0, task.vocab_size));
@@ -22,11 +23,13 @@ template <class D>
 int run_softmax(const SoftmaxTask& task) {
   Softmax<D> softmax(task);
   if (!softmax.find_hits()) return OUT_OF_RANGE;
-  return run_all(std::max<int64_t>(1, task.num_threads), task.num_threads, nullptr, [&](long) -> int {
+  const int status = run_all(task.num_threads, task.num_threads, nullptr, [&](long thread) -> int {
     typename Softmax<D>::Scratch scratch(task.proj_dim);
-    softmax.run(scratch);
+    softmax.run(thread, scratch);
     return OK;
   });
+  if (status == OK) softmax.write_losses();
+  return status;
 }
 
 // Each piece writes a range of words: first the scored ones of every direction, then the true ones in the order of states.
@@ -35,6 +38,7 @@ class Gradient {
   explicit Gradient(const SoftmaxTask& task)
       : task_(task), row_dim_(round_up(task.proj_dim, PANEL)), index_of_word_(task.num_directions * task.vocab_size),
         starts_(num_pieces() + 1), states_(task.num_directions * task.num_states) {
+    use_huge_pages(task.d_weight, task.vocab_size * task.proj_dim * sizeof(float));
     for (long r = 0; r < task.num_directions; r++) index_words(task, r, index_of_word_.data() + r * task.vocab_size);
     for (long i = 0; i < long(states_.size()); i++) starts_[task.targets[i] / RANGE + 1]++;
     for (long i = 0; i < num_pieces(); i++) starts_[i + 1] += starts_[i];

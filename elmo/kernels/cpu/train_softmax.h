@@ -10,6 +10,8 @@
 // Threads share pieces of fixed size, and every sum has a fixed order: the results are the same for any number of threads.
 // R directions, N states, V words in the vocabulary, S words that are scored, P columns.
 #pragma once
+#include <deque>
+
 #include "products.h"
 #include "team.h"
 
@@ -90,7 +92,8 @@ class Softmax {
     row_dim_ = round_up(dim_, PANEL);
     panels_ = round_up(states_, PANEL) / PANEL;
     const long fitting = BLOCK_BYTES / (words_ * PANEL_WORDS * long(sizeof(Word)));
-    block_ = std::min(panels_, std::min(MOST_PANELS, std::max(FEWEST_PANELS, fitting)));
+    const long most = std::min(MOST_PANELS, std::max(FEWEST_PANELS, fitting)), blocks = (panels_ + most - 1) / most;
+    block_ = (panels_ + blocks - 1) / blocks;
     chunks_ = (words_ + CHUNK - 1) / CHUNK;
     group_ = std::max(GROUP, (chunks_ + MOST_GROUPS - 1) / MOST_GROUPS * CHUNK);
     groups_ = (words_ + group_ - 1) / group_;
@@ -105,14 +108,25 @@ class Softmax {
     parts_.reserve(block_ * groups_ * dim_ * PANEL);
     sums_.reserve(block_ * groups_ * PANEL);
     offsets_.reserve(words_);
-    for (Array<float>* array : {&reference_, &true_, &factor_, &loss_}) array->resize(panels_ * PANEL);
+    for (Array<float>* array : {&reference_, &true_, &factor_}) array->resize(panels_ * PANEL);
+    loss_.resize(task.num_directions * states_);
     hits_.resize(task.num_directions * states_);
-    phases_ = std::vector<Phase>(task.num_directions * (2 + 3 * ((panels_ + block_ - 1) / block_)));
+    for (long r = 0; r < task.num_directions; r++) {
+      phases_.emplace_back(r == 0 || task.ids ? chunks_ : 0);  // all directions share the rows of all words
+      phases_.emplace_back(panels_);
+      for (long first = 0; first < panels_; first += block_) {
+        const long count = std::min(block_, panels_ - first);
+        phases_.emplace_back(count * groups_);
+        phases_.emplace_back(count);
+        phases_.emplace_back(chunks_);
+      }
+    }
   }
 
   long bytes() const {
     const long words = rows_.size() + columns_.size() + states_columns_.size() + states_rows_.size() + e_.size() +
-                       parts_.size() + sums_.size() + offsets_.size() + hits_.size() + 4 * loss_.size();
+                       parts_.size() + sums_.size() + offsets_.size() + hits_.size() +
+                       3 * factor_.size() + loss_.size();
     return words * long(sizeof(Word));
   }
 
@@ -126,28 +140,28 @@ class Softmax {
     return true;
   }
 
-  // All threads call it, each with its own memory.
-  void run(Scratch& scratch) {
-    Phase* phase = phases_.data();
+  // The mean losses, after `run`.
+  void write_losses() {
     for (long r = 0; r < task_.num_directions; r++) {
-      const long gathered = r == 0 || task_.ids ? chunks_ : 0;  // all directions share the rows of all words
-      phase++->share(gathered + panels_, [&](long i) {
-        if (i < gathered) gather(r, i * CHUNK, std::min(words_, (i + 1) * CHUNK));
-        else prepare_states(r, i - gathered);
-      });
+      double sum = 0.0;
+      for (long i = r * states_; i < (r + 1) * states_; i++) sum += loss_[i];
+      task_.losses[r] = float(sum / states_);
+    }
+  }
+
+  // All threads call it, each with its index and its own memory. Words are pieces in the same order in all phases.
+  void run(long thread, Scratch& scratch) {
+    auto phase = phases_.begin();
+    const auto share = [&](auto piece) { phase++->share(thread, task_.num_threads, piece); };
+    for (long r = 0; r < task_.num_directions; r++) {
+      share([&](long i) { gather(r, i * CHUNK, std::min(words_, (i + 1) * CHUNK)); });
+      share([&](long i) { prepare_states(r, i); });
       for (long first = 0; first < panels_; first += block_) {
         const long count = std::min(block_, panels_ - first);
-        phase++->share(count * groups_, [&](long i) { score(r, first + i / groups_, i % groups_, scratch); });
-        phase++->share(count, [&](long i) { finish_states(r, first + i, count, scratch); });
-        phase++->share(chunks_, [&](long i) {
-          add_to_rows(r, first, count, i * CHUNK, std::min(words_, (i + 1) * CHUNK));
-        });
+        share([&](long i) { score(r, first + i % count, i / count, scratch); });
+        share([&](long i) { finish_states(r, first + i, count, scratch); });
+        share([&](long i) { add_to_rows(r, first, count, i * CHUNK, std::min(words_, (i + 1) * CHUNK)); });
       }
-      phase++->share(1, [&](long) {
-        double sum = 0.0;
-        for (long n = 0; n < states_; n++) sum += loss_[n];
-        task_.losses[r] = float(sum / states_);
-      });
     }
   }
 
@@ -155,7 +169,7 @@ class Softmax {
   static constexpr long MOST_PANELS = 256 / PANEL;    // of states, between two updates of the rows' gradient
   static constexpr long FEWEST_PANELS = 128 / PANEL;
   static constexpr long BLOCK_BYTES = 64 << 20;       // most memory of e, unless FEWEST_PANELS need more
-  static constexpr long GROUP = 2048;                 // fewest words of a piece; its part of the states' gradient is separate
+  static constexpr long GROUP = 1024;                 // fewest words of a piece; its part of the states' gradient is separate
   static constexpr long MOST_GROUPS = 16;
   static constexpr float LIMIT = 1099511627776.0f;    // 2^40, the largest exponential of lanes.h
   static constexpr float EXCLUDED = -1e30f;           // a logit whose exponential is zero
@@ -172,21 +186,26 @@ class Softmax {
   const float* weight(long r, long i) const { return task_.weight + task_.word(r, i) * dim_; }
 
   void gather(long r, long first, long last) {
-    alignas(64) float padded[2 * LANES];
+    constexpr long AHEAD = 8;  // rows, because they come from all over the memory
+    alignas(64) float padded[2 * LANES] = {};
+    const long whole = dim_ / (2 * LANES) * (2 * LANES);
     for (long i = first; i < last; i++) {
+      const float* from = weight(r, i);
+      if (i + AHEAD < last)
+        for (long k = 0; k < dim_; k += 16) __builtin_prefetch(weight(r, i + AHEAD) + k);
       offsets_[i] = task_.bias[task_.word(r, i)] - (task_.log_counts ? task_.log_counts[r * words_ + i] : 0.0f);
-      for (long k = 0; k < dim_; k += 2 * LANES) {
-        const long count = std::min(2L * LANES, dim_ - k);
-        std::memset(padded, 0, sizeof(padded));
-        std::memcpy(padded, weight(r, i) + k, count * sizeof(float));
-        D::convert(padded, 2 * LANES, rows_.data() + i * row_stride_ + k / D::PER_WORD);
+      Word* to = rows_.data() + i * row_stride_;
+      D::convert(from, whole, to);
+      if (whole < dim_) {
+        std::memcpy(padded, from + whole, (dim_ - whole) * sizeof(float));
+        D::convert(padded, 2 * LANES, to + whole / D::PER_WORD);
       }
       if (D::PER_WORD > 1 && i % 2 == 0) {
-        const float *a = weight(r, i), *b = i + 1 < words_ ? weight(r, i + 1) : nullptr;
+        const float* next = i + 1 < words_ ? weight(r, i + 1) : nullptr;
         for (long k = 0; k < dim_; k += LANES) {
-          Word* to = columns_.data() + i / 2 * column_stride_ + k;
-          if (dim_ - k >= LANES) pair_rows<D>(a + k, b ? b + k : nullptr, to);
-          else pair_few<D>(a + k, b ? b + k : nullptr, dim_ - k, to);
+          Word* pairs = columns_.data() + i / 2 * column_stride_ + k;
+          if (dim_ - k >= LANES) pair_rows<D>(from + k, next ? next + k : nullptr, pairs);
+          else pair_few<D>(from + k, next ? next + k : nullptr, dim_ - k, pairs);
         }
       }
     }
@@ -285,7 +304,7 @@ class Softmax {
       const long state = r * states_ + first + n;
       const double sum = sum_of(panel, n), above = double(true_[first + n]) - reference_[first + n];
       const double total = sum + std::exp(above);
-      loss_[first + n] = float(above == 0.0 ? std::log1p(sum) : std::log(total) - above);
+      loss_[state] = float(above == 0.0 ? std::log1p(sum) : std::log(total) - above);
       const float factor = float(1.0 / (total * states_)), d_true = float(-sum / (total * states_));
       factor_[first + n] = factor;
       task_.d_true[state] = d_true;
@@ -339,9 +358,10 @@ class Softmax {
   Array<Word> e_;                              // (panels of a block, S, PANEL)
   Array<float> parts_, sums_;                  // per panel of a block and group: of the states' gradient, of e
   Array<float> offsets_;                       // (S)
-  Array<float> reference_, true_, factor_, loss_;  // per state of a direction, in whole panels
+  Array<float> reference_, true_, factor_;     // per state of a direction, in whole panels
+  Array<float> loss_;                          // (R, N)
   Array<int32_t> hits_;                        // (R, N), the index of the true word among the scored words, or -1
-  std::vector<Phase> phases_;
+  std::deque<PlacedPhase> phases_;
 };
 
 }  // namespace elmo
