@@ -1,13 +1,15 @@
 """The sampled and the full softmax of training on the CPU: losses of all directions through one compiled call.
 
-This is the fast implementation of `elmo.pretrain.train.objective` (train_softmax.h). The forward pass computes losses and
-gradients; the backward pass scales them and writes the dense gradients of weight and bias. Memory does not grow with the
-number of states beyond results of their size. Shapes: R directions, N states, S scored words, V vocabulary, P projection.
+This is the fast implementation of `elmo.pretrain.train.objective` (train_softmax.h). The forward pass computes losses
+and gradients; the backward pass scales them and writes the dense gradients of weight and bias. Memory does not grow
+with the number of states, apart from results of their size. Shapes: R directions, N states, S scored words, V words in
+the vocabulary, P projection.
 """
 
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Mapping
 from ctypes import Structure, c_int64, c_void_p
 from typing import Any
 
@@ -91,8 +93,9 @@ class _Softmax(torch.autograd.Function):
             "log_counts": None if log_counts is None else floats(log_counts),
             "true_log_counts": None if true_log_counts is None else floats(true_log_counts),
         }  # fmt: skip
+        row_dim = -(-P // panel) * panel
         results = {
-            "losses": torch.empty(R), "d_hidden": torch.empty(R, N, P), "d_rows": torch.empty(R, S, -(-P // panel) * panel),
+            "losses": torch.empty(R), "d_hidden": torch.empty(R, N, P), "d_rows": torch.empty(R, S, row_dim),
             "d_offsets": torch.empty(R, S), "d_true": torch.empty(R, N),
         }  # fmt: skip
         ctx.task = SoftmaxTask(
@@ -108,12 +111,14 @@ class _Softmax(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         scales = floats(grads[0])  # (R,)
         weight, d_hidden = ctx.tensors["weight"], ctx.tensors["d_hidden"]
+        d_hidden = (d_hidden * scales[:, None, None]).to(ctx.hidden_dtype)
+        if not any(ctx.needs_input_grad[:2]):
+            return None, None, d_hidden, None, None, None, None
         outputs = {"scales": scales, "d_weight": torch.empty_like(weight), "d_bias": torch.empty(len(weight))}
         task = SoftmaxTask.from_buffer_copy(ctx.task)
         for name, pointer in _pointers(outputs).items():
             setattr(task, name, pointer)
         check(load().elmo_softmax_gradient(ctypes.byref(task)))
-        d_hidden = (d_hidden * scales[:, None, None]).to(ctx.hidden_dtype)
         return outputs["d_weight"], outputs["d_bias"], d_hidden, None, None, None, None
 
 
@@ -121,7 +126,7 @@ def _longs(tensor: Tensor) -> Tensor:
     return tensor.detach().long().contiguous()
 
 
-def _pointers(tensors: dict[str, Tensor | None]) -> dict[str, int | None]:
+def _pointers(tensors: Mapping[str, Tensor | None]) -> dict[str, int | None]:
     return {name: None if tensor is None else tensor.data_ptr() for name, tensor in tensors.items()}
 
 
