@@ -92,6 +92,25 @@ MakeStacks = Callable[[], "TrainStacks"]
 SampledCrossEntropy = Callable[["Tensor", "Tensor", "Tensor", "Tensor", "Tensor"], "Tensor"]
 
 
+class SoftmaxLosses(Protocol):
+    """The losses of all directions with their gradients, in bounded memory ("softmax_losses")."""
+
+    def __call__(
+        self,
+        weight: Tensor,
+        bias: Tensor,
+        hidden: Tensor,
+        targets: Tensor,
+        ids: Tensor | None = None,
+        log_counts: Tensor | None = None,
+        true_log_counts: Tensor | None = None,
+    ) -> Tensor:
+        """Mean losses (R,) of states (R, N, P) and true words (R, N) against the words `ids` (R, S) or all words.
+
+        The logarithms of expected counts, (R, S) and (R, N), are subtracted from the logits.
+        """
+
+
 class Implementation(NamedTuple):
     """One implementation of an operation that this machine can run."""
 
@@ -120,6 +139,10 @@ def find_kernel(
 def find_kernel(
     op: Literal["sampled_cross_entropy"], device: str, dtype: str, model: BiLM | None = None
 ) -> SampledCrossEntropy | None: ...
+@overload
+def find_kernel(
+    op: Literal["softmax_losses"], device: str, dtype: str, model: BiLM | None = None
+) -> SoftmaxLosses | None: ...
 
 
 def find_kernel(op: str, device: str, dtype: str, model: BiLM | None = None) -> Callable[..., Any] | None:
@@ -211,26 +234,38 @@ def _warn_unsupported(op: str, device: str, dtype: str, reason: str) -> None:
 
 
 def _load_native(choice: str, dtype: str) -> Implementation | None:
-    return None if choice == "torch" else _compile_native(choice, dtype)
+    if choice == "torch" or not _has_native(choice, dtype):
+        return None
+    from elmo.kernels.cpu.native import NativeBiLM
+
+    return Implementation(functools.partial(NativeBiLM, dtype=dtype), NativeBiLM.supports)
+
+
+def _load_native_softmax(choice: str, dtype: str) -> Implementation | None:
+    if choice == "torch" or not _has_native(choice, dtype):
+        return None
+    from elmo.kernels.cpu.train_softmax import softmax_losses, supports
+
+    return Implementation(softmax_losses, supports)
 
 
 @functools.cache  # by choice and dtype: a compilation that fails is tried and logged once
-def _compile_native(choice: str, dtype: str) -> Implementation | None:
+def _has_native(choice: str, dtype: str) -> bool:
+    """Whether the compiled kernels for the CPU have products in this dtype; compiles them if necessary."""
     from elmo.kernels.cpu.abi import has_dtype
-    from elmo.kernels.cpu.native import NativeBiLM
 
     try:
         if not has_dtype(dtype):
             raise CannotBuild(f"this processor has no {dtype} products")
     except CannotBuild as error:
         log.warning("no compiled CPU kernels for %s: %s", dtype, error)
-        return None
+        return False
     log.info("compiled CPU kernels (%s) for %s", processor_level().name, dtype)
-    return Implementation(functools.partial(NativeBiLM, dtype=dtype), NativeBiLM.supports)
+    return True
 
 
 def _load_stacks(choice: str, dtype: str) -> Implementation | None:
-    if _load_native(choice, dtype) is None:
+    if choice == "torch" or not _has_native(choice, dtype):
         return None
     from elmo.kernels.cpu.train_lstm import TrainStacks
 
@@ -276,6 +311,7 @@ IMPLEMENTATIONS: dict[tuple[str, str], dict[str, tuple[Loader, ...]]] = {
         "int8": (_load_native,),
     },
     ("train_stacks", "cpu"): dict.fromkeys(("float32", "bfloat16"), (_load_stacks,)),
+    ("softmax_losses", "cpu"): dict.fromkeys(("float32", "bfloat16"), (_load_native_softmax,)),
     ("bilm_bulk", "cuda"): _on_cuda("elmo.kernels.cuda.bilm", "CudaBiLM", "all_models"),
     ("bilstm", "cuda"): _on_cuda("elmo.kernels.cuda.lstm", "bilstm", "projected_lstms"),
     ("strongest_windows", "cuda"): _on_cuda("elmo.kernels.cuda.char_cnn", "strongest_windows", "short_tokens"),

@@ -21,6 +21,14 @@ constexpr long CACHE_STEPS = 512;   // of a panel, kept in the L2 cache while al
 constexpr long CACHE_ROWS = 192;    // of the input, kept in the L2 cache as well
 constexpr long ROW_GAP = 16;        // words between rows of input: rows with a power-of-two stride would share cache lines
 
+// Asks for huge pages for the whole pages of some memory that nobody has written yet.
+inline void use_huge_pages(void* data, size_t bytes) {
+#ifdef MADV_HUGEPAGE
+  const size_t page = size_t(1) << 21, skipped = -reinterpret_cast<uintptr_t>(data) % page;
+  if (bytes >= skipped + page) madvise(static_cast<char*>(data) + skipped, (bytes - skipped) / page * page, MADV_HUGEPAGE);
+#endif
+}
+
 // An array on huge pages if the system has them, because with small pages streaming costs an address lookup every 4 KB.
 template <class T>
 class Array {
@@ -42,9 +50,7 @@ class Array {
     const size_t bytes = round_up(count * sizeof(T) + 1, unit);
     data_ = static_cast<T*>(std::aligned_alloc(unit, bytes));
     if (!data_) throw std::bad_alloc();
-#ifdef MADV_HUGEPAGE
-    if (unit > 64) madvise(data_, bytes, MADV_HUGEPAGE);
-#endif
+    if (unit > 64) use_huge_pages(data_, bytes);
   }
   void grow(long count) {
     if (count > count_) resize(count);

@@ -48,9 +48,10 @@ ELMO_INLINE void pair_rows(const float* a, [[maybe_unused]] const float* b, Word
     store(reinterpret_cast<float*>(to), load(a));
   } else {
 #if defined(__AVX512BF16__)
-    const __m512i low = _mm512_cvtepu16_epi32((__m256i)_mm512_cvtneps_pbh(load(a)));
-    const __m512i high = b ? _mm512_cvtepu16_epi32((__m256i)_mm512_cvtneps_pbh(load(b))) : _mm512_setzero_si512();
-    _mm512_storeu_si512(to, _mm512_or_si512(low, _mm512_slli_epi32(high, 16)));
+    const __m512i both = (__m512i)_mm512_cvtne2ps_pbh(b ? load(b) : all(0.0f), load(a));  // all of a, then all of b
+    const __m512i order = _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23, 7, 22, 6, 21, 5,
+                                           20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
+    _mm512_storeu_si512(to, _mm512_permutexvar_epi16(order, both));
 #endif
   }
 }

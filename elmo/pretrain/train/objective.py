@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from elmo.kernels.api import SampledCrossEntropy
+from elmo.kernels.api import SampledCrossEntropy, SoftmaxLosses
 from elmo.model.head import AdaptiveHead, SoftmaxHead
 from elmo.pretrain.train.sampler import Sample, expected_count
 
@@ -46,6 +46,18 @@ def sampled_softmax_loss(
     hits = targets[:, None] == sample.ids[None, :]  # (N, S)
     logits = logits.float().masked_fill(hits, float("-inf"))
     return (torch.logaddexp(logits.logsumexp(dim=-1), true_logits) - true_logits).mean()
+
+
+def fused_softmax_losses(
+    fused: SoftmaxLosses, head: SoftmaxHead, hidden: Tensor, targets: Tensor, samples: list[Sample]
+) -> Tensor:
+    """Losses (R,) of all directions through a kernel: sampled or, without samples, full; hidden (R, N, P)."""
+    if not samples:
+        return fused(head.weight, head.bias, hidden, targets)
+    ids = torch.stack([sample.ids for sample in samples])  # (R, S)
+    num_tries = torch.stack([sample.num_tries for sample in samples])[:, None]  # (R, 1)
+    counts, true_counts = (expected_count(words, num_tries, head.vocab_size).log().float() for words in (ids, targets))
+    return fused(head.weight, head.bias, hidden, targets, ids, counts, true_counts)
 
 
 def _hits(targets: Tensor, sample: Sample, vocab_size: int) -> Tensor:

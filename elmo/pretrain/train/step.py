@@ -22,7 +22,12 @@ from elmo.pretrain.config import RunConfig
 from elmo.pretrain.data.stream import LMBatch
 from elmo.pretrain.train.distributed import average_gradients, mean_over_processes, rank, world_size
 from elmo.pretrain.train.gradient_exchange import GradientExchange
-from elmo.pretrain.train.objective import adaptive_softmax_loss, full_softmax_loss, sampled_softmax_loss
+from elmo.pretrain.train.objective import (
+    adaptive_softmax_loss,
+    full_softmax_loss,
+    fused_softmax_losses,
+    sampled_softmax_loss,
+)
 from elmo.pretrain.train.optim import clip_gradients, learning_rate, make_optimizer, set_learning_rate
 from elmo.pretrain.train.sampler import Sample
 from elmo.pretrain.train.step_graphs import Graphs
@@ -68,6 +73,7 @@ class Trainer:
         dtype_name = str(self.dtype).removeprefix("torch.")
         self._run_stacks = find_stacks(model, self.device.type, dtype_name)
         self._fused_softmax = find_kernel("sampled_cross_entropy", self.device.type, dtype_name)
+        self._fused_losses = None if self.sparse else find_kernel("softmax_losses", self.device.type, dtype_name, model)
         self._graphs = Graphs(self.gradients, self.parameters) if self._can_record() else None
         overlaps = world_size() > 1 and self._graphs is None
         self._exchange = GradientExchange(self.parameters) if overlaps else None
@@ -193,8 +199,12 @@ class Trainer:
         top, after = self._run_stacks(self.model.stacks, x.transpose(1, 2), before, fresh, dropout)  # (R, B, T, P)
         hidden = nn.functional.dropout(top.transpose(1, 2), dropout, self.model.training).flatten(1, 2)  # (R, T*B, P)
         samples = inputs.samples
+        final = State(after.h.detach(), after.c.detach())
+        if self._fused_losses is not None and isinstance(self.model.head, SoftmaxHead):
+            fused = fused_softmax_losses(self._fused_losses, self.model.head, hidden, inputs.targets, samples)
+            return list(fused.unbind()), final
         losses = [self._loss(hidden[d], inputs.targets[d], samples[d] if samples else None) for d in range(len(hidden))]
-        return losses, State(after.h.detach(), after.c.detach())
+        return losses, final
 
     def _loss(self, hidden: Tensor, targets: Tensor, sample: Sample | None) -> Tensor:
         """The mean loss of one direction, from top-layer outputs (N, P) and the words to predict (N,)."""

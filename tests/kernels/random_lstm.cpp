@@ -1,5 +1,6 @@
 // Random forward and backward passes of LSTM stacks, for a build with sanitizers. Exit status 0: no call failed.
 #include <cstdio>
+#include <cstdlib>
 #include <random>
 
 #include "train_lstm.h"
@@ -11,7 +12,7 @@ int elmo_stacks_forward(void*, const elmo::StackCall*);
 int elmo_stacks_backward(void*, const elmo::StackCall*);
 }
 
-static std::mt19937 generator(1);
+static std::mt19937 generator;
 
 static long between(long low, long high) { return std::uniform_int_distribution<long>(low, high)(generator); }
 
@@ -65,10 +66,11 @@ static int run_once() {
   return status;
 }
 
-int main() {
-  for (int i = 0; i < 40; i++)
+int main(int, char** arguments) {
+  generator.seed(std::atoi(arguments[1]));
+  for (long i = 0; i < std::atol(arguments[2]); i++)
     if (const int status = run_once()) {
-      std::printf("call %d: status %d\n", i, status);
+      std::printf("call %ld: status %d\n", i, status);
       return 1;
     }
   return 0;

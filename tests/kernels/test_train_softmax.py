@@ -1,0 +1,232 @@
+"""The compiled softmax of training compared with the plain losses: random shapes, gradients, threads, memory."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from elmo.kernels.api import find_kernel, kernels_set_to
+from elmo.kernels.cpu.abi import has_dtype
+from elmo.kernels.cpu.build import CannotBuild
+from elmo.kernels.cpu.train_softmax import softmax_losses, workspace_bytes
+from elmo.model.head import SoftmaxHead
+from elmo.pretrain.train.objective import full_softmax_loss, fused_softmax_losses, sampled_softmax_loss
+from elmo.pretrain.train.sampler import Sample, draw
+
+TOLERANCE = 5e-6  # float32 sums in another order, relative to the largest element; logits of about 30 lose 2e-6
+ROUGH = 0.03  # bfloat16 has 8 significant bits: logits of about 10 are off by up to 0.02
+
+
+def missing_reason(dtype: str = "float32") -> str:
+    try:
+        return "" if has_dtype(dtype) else f"this processor has no {dtype} products"
+    except CannotBuild as error:
+        return str(error)
+
+
+pytestmark = pytest.mark.skipif(bool(missing_reason()), reason=missing_reason())
+
+
+@dataclass
+class Case:
+    """Inputs of the losses of R directions; without samples, the softmax is full."""
+
+    head: SoftmaxHead
+    hidden: Tensor  # (R, N, P)
+    targets: Tensor  # (R, N)
+    samples: list[Sample]
+    weights: Tensor  # (R,), of the losses in the sum whose gradient is computed
+
+
+def make_case(
+    V: int, P: int, N: int, S: int, *, R: int = 2, scale: float = 1.0, seed: int = 0, dtype: torch.dtype = torch.float32
+) -> Case:
+    """S = 0: the softmax is full."""
+    torch.manual_seed(seed)
+    head = SoftmaxHead(V, P)
+    torch.nn.init.normal_(head.bias)
+    hidden = (scale * torch.randn(R, N, P)).to(dtype)
+    targets = (V * torch.rand(R, N) ** 2).long()  # low ids, which the sampler draws, are frequent
+    samples = [draw(V, S, seed=r) for r in range(R)] if S else []
+    return Case(head, hidden, targets, samples, torch.linspace(0.5, -2.0, R))
+
+
+def plain_losses(case: Case, hidden: Tensor) -> Tensor:
+    if not case.samples:
+        return torch.stack([full_softmax_loss(case.head, h, t) for h, t in zip(hidden, case.targets, strict=True)])
+    parts = zip(hidden, case.targets, case.samples, strict=True)
+    return torch.stack([sampled_softmax_loss(case.head, h, t, sample) for h, t, sample in parts])
+
+
+def fused_losses(case: Case, hidden: Tensor) -> Tensor:
+    return fused_softmax_losses(softmax_losses, case.head, hidden, case.targets, case.samples)
+
+
+def results(case: Case, *, fused: bool) -> list[Tensor]:
+    """Losses and the gradients of hidden, weight and bias."""
+    case.head.zero_grad(set_to_none=True)
+    hidden = case.hidden.clone().requires_grad_()
+    losses = fused_losses(case, hidden) if fused else plain_losses(case, hidden)
+    (losses * case.weights).sum().backward()
+    tensors = [losses.detach(), hidden.grad, case.head.weight.grad, case.head.bias.grad]
+    assert all(tensor is not None for tensor in tensors)
+    return [tensor.float() for tensor in tensors if tensor is not None]
+
+
+def largest_errors(case: Case, expected: list[Tensor]) -> list[float]:
+    """Of losses and gradients, relative to the largest element, or to 1e-3 of a gradient of a single state."""
+    floor = 1e-3 / case.hidden.shape[1]
+    return [
+        float((a - b).abs().max() / b.abs().max().clamp(min=floor))
+        for a, b in zip(results(case, fused=True), expected, strict=True)
+    ]
+
+
+@contextlib.contextmanager
+def threads(count: int) -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    V=st.integers(2, 700), P=st.integers(1, 140), N=st.integers(1, 330), R=st.integers(1, 2), share=st.floats(0, 1),
+    scale=st.sampled_from([0.1, 1.0, 4.0]), seed=st.integers(0, 1000),
+)  # fmt: skip
+def test_losses_and_gradients_equal_the_plain_ones(
+    V: int, P: int, N: int, R: int, share: float, scale: float, seed: int
+) -> None:
+    case = make_case(V, P, N, int(share * (V - 1)), R=R, scale=scale, seed=seed)
+    assert max(largest_errors(case, results(case, fused=False))) < TOLERANCE
+
+
+@pytest.mark.parametrize(("V", "P", "N", "S"), [(5000, 64, 700, 3000), (3000, 33, 65, 2999), (9000, 128, 130, 0)])
+def test_several_groups_of_words_and_blocks_of_states_equal_the_plain_ones(V: int, P: int, N: int, S: int) -> None:
+    case = make_case(V, P, N, S)
+    assert max(largest_errors(case, results(case, fused=False))) < TOLERANCE
+
+
+@pytest.mark.parametrize("S", [0, 50])
+def test_build_for_avx2_equals_the_plain_losses(S: int) -> None:
+    case = make_case(300, 45, 70, S)
+    with kernels_set_to("avx2"):
+        assert max(largest_errors(case, results(case, fused=False))) < TOLERANCE
+
+
+@pytest.mark.parametrize("S", [0, 40])
+@pytest.mark.parametrize("scale", [20.0, 100.0])
+def test_logits_far_above_the_true_one_do_not_overflow(S: int, scale: float) -> None:
+    """Losses of hundreds of nats, where exp of the distance from the true logit is above the largest float."""
+    case = make_case(90, 12, 70, S, scale=scale)
+    expected = results(case, fused=False)
+    assert float(expected[0].max()) > 30
+    assert max(largest_errors(case, expected)) < TOLERANCE * scale
+
+
+@pytest.mark.skipif(bool(missing_reason("bfloat16")), reason="this processor has no bfloat16 products")
+@pytest.mark.parametrize(
+    ("V", "P", "N", "S"), [(700, 64, 300, 200), (301, 33, 65, 99), (500, 7, 1, 0), (2000, 128, 70, 0)]
+)
+def test_bfloat16_is_as_close_to_float32_as_the_plain_bfloat16(V: int, P: int, N: int, S: int) -> None:
+    rough, exact = (make_case(V, P, N, S, dtype=dtype) for dtype in (torch.bfloat16, torch.float32))
+    plain = results(rough, fused=False)
+    assert max(largest_errors(rough, plain)) < ROUGH
+    exact_results = results(exact, fused=False)
+    ours = [float((a - b).norm()) for a, b in zip(results(rough, fused=True), exact_results, strict=True)]
+    theirs = [float((a - b).norm()) for a, b in zip(plain, exact_results, strict=True)]
+    assert all(a < 1.5 * b + 1e-3 for a, b in zip(ours, theirs, strict=True))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize(("V", "P", "N", "S"), [(3000, 65, 700, 2500), (2200, 16, 66, 0)])
+def test_results_are_the_same_bits_for_any_number_of_threads(V: int, P: int, N: int, S: int, dtype: str) -> None:
+    if reason := missing_reason(dtype):
+        pytest.skip(reason)
+    case = make_case(V, P, N, S, dtype=getattr(torch, dtype), scale=3.0)
+    with threads(1):
+        expected = results(case, fused=True)
+    for count in (1, 2, 3, 7):
+        with threads(count):
+            assert all(torch.equal(a, b) for a, b in zip(results(case, fused=True), expected, strict=True))
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize("S", [0, 30])
+@pytest.mark.parametrize("place", ["hidden", "weight", "bias"])
+def test_value_that_is_not_finite_gives_such_a_loss(bad: float, S: int, place: str) -> None:
+    case = make_case(60, 20, 70, S)
+    with torch.no_grad():
+        if place == "hidden":
+            case.hidden[1, 69, 3] = bad
+        elif place == "weight":
+            case.head.weight[case.samples[1].ids[4] if S else 7, 5] = bad
+        elif bad == -math.inf:
+            case.head.bias[case.targets[1, 2]] = bad  # a word that is never predicted has a finite loss elsewhere
+        else:
+            case.head.bias[case.samples[1].ids[4] if S else 7] = bad
+    losses, expected = (losses(case, case.hidden).detach().isfinite() for losses in (fused_losses, plain_losses))
+    assert losses.tolist() == expected.tolist()
+    assert not losses[1]
+
+
+def test_only_the_true_word_is_scored() -> None:
+    case = make_case(9, 5, 3, 1, R=1)
+    case.targets.fill_(int(case.samples[0].ids[0]))
+    loss, *gradients = results(case, fused=True)
+    assert loss.item() == 0.0
+    assert all(float(gradient.abs().max()) == 0.0 for gradient in gradients)
+
+
+def test_memory_does_not_grow_with_the_states() -> None:
+    """10,000 states more need their own operands and no logits, which would take 32 KB per state."""
+    few, many = (workspace_bytes(n, 8192, 64, 2, torch.float32) for n in (2560, 12560))
+    assert few < 16 << 20
+    assert many - few < 10_000 * 64 * 8
+
+
+def test_words_that_the_head_does_not_have_are_refused() -> None:
+    case = make_case(20, 4, 6, 5)
+    case.targets[1, 5] = 20
+    with pytest.raises(IndexError):
+        fused_losses(case, case.hidden)
+    case.targets[1, 5] = 0
+    case.samples[0].ids[2] = -1
+    with pytest.raises(IndexError):
+        fused_losses(case, case.hidden)
+
+
+def test_word_that_is_scored_twice_is_refused() -> None:
+    case = make_case(20, 4, 6, 5)
+    case.samples[1].ids[3] = case.samples[1].ids[2]
+    with pytest.raises(IndexError):
+        fused_losses(case, case.hidden)
+
+
+def test_frozen_head_gets_no_gradient() -> None:
+    case = make_case(50, 8, 10, 12)
+    expected = results(case, fused=True)[1]
+    case.head.requires_grad_(False).zero_grad(set_to_none=True)
+    hidden = case.hidden.clone().requires_grad_()
+    (fused_losses(case, hidden) * case.weights).sum().backward()
+    assert hidden.grad is not None
+    assert torch.equal(hidden.grad, expected)
+    assert case.head.weight.grad is None
+
+
+@pytest.mark.parametrize("choice", ["off", "torch"])
+def test_kernel_can_be_switched_off(choice: str) -> None:
+    assert find_kernel("softmax_losses", "cpu", "float32") is not None
+    with kernels_set_to(choice):
+        assert find_kernel("softmax_losses", "cpu", "float32") is None
