@@ -70,7 +70,7 @@ class Convolutions {
   // Floats per thread.
   long scratch_size() const {
     const long responses = widest_ * num_used() * PANEL, filters = widest_ * round_up(E_, PANEL) * PANEL;
-    return responses + 2 * filters + num_used() * round_up(E_, PANEL);
+    return responses + std::max(responses / 4, 2 * filters + num_used() * round_up(E_, PANEL));
   }
 
   long num_pieces() const { return num_parts(); }
@@ -116,21 +116,22 @@ class Convolutions {
     float* filters = d_responses + c.width * U * PANEL;         // (panels of E, width, PANEL filters, PANEL)
     float* d_filters = filters + e_panels * c.width * PANEL * PANEL;  // (width, E, PANEL)
     float* d_chars = d_filters + c.width * E_ * PANEL;          // (used characters, panels of E)
-    std::memset(d_responses, 0, c.width * U * PANEL * sizeof(float));
-    Floats d_bias[4];
-    for (int j = 0; j < 4; j++) d_bias[j] = all(0.0f);
-    for (long i = 0; i < s_.N; i++) {
-      const long at = i * s_.x_stride + part.base;
-      for (int j = 0; j < 4 && part.left(j) > 0; j++) {
-        const Floats y = load_few(x + at + j * LANES, part.left(j)), dy = load_few(d_x + at + j * LANES, part.left(j));
+    float* sums = filters;  // (width, used characters, LANES): of one register, so that they fit in the L1 cache
+    for (int j = 0; j < 4; j++) {
+      const long rows = c.width * U, count = part.left(j);
+      std::memset(sums, 0, rows * LANES * sizeof(float));
+      Floats d_bias = all(0.0f);
+      for (long i = 0; i < s_.N && count > 0; i++) {
+        const long at = i * s_.x_stride + part.base + j * LANES;
+        const Floats y = load_few(x + at, count), dy = load_few(d_x + at, count);
         const Floats g = task_.tanh ? mul(dy, sub(all(1.0f), mul(y, y))) : where_active(y, dy);
-        d_bias[j] = add(d_bias[j], g);
-        Places places;
-        std::memcpy(&places, w_.places.data() + (part_number * s_.N + i) * PANEL + j * LANES, sizeof(places));
-        scatter(c.width, w_.ids.data() + i * task_.columns, g, __builtin_convertvector(places, Floats), d_responses + j * LANES);
+        d_bias = add(d_bias, g);
+        const uint16_t* places = w_.places.data() + (part_number * s_.N + i) * PANEL + j * LANES;
+        scatter(c.width, w_.ids.data() + i * task_.columns, g, places, sums);
       }
+      store_few(c.d_bias + part.column + j * LANES, d_bias, count);
+      for (long row = 0; row < rows; row++) store(d_responses + row * PANEL + j * LANES, load(sums + row * LANES));
     }
-    for (int j = 0; j < 4; j++) store_few(c.d_bias + part.column + j * LANES, d_bias[j], part.left(j));
 
     const Right panels = {as_words(d_responses), U * PANEL};
     gemm<Float32>(columns_of(w_.chars.data(), E_), 0, E_, panels, 0, c.width, U, d_filters, PANEL, E_ * PANEL, false);
@@ -198,18 +199,20 @@ class Convolutions {
   }
 
   // Adds the gradients of LANES filters to the responses in their strongest windows, one window after the other.
-  ELMO_INLINE void scatter(long width, const int32_t* ids, Floats g, Floats place, float* d_responses) const {
-    alignas(64) float places[LANES];
-    store(places, place);
-    constexpr unsigned ALL = (1u << LANES) - 1;
-    for (unsigned left = ALL & ~equal_lanes(g, all(0.0f)); left;) {
-      const float q = places[__builtin_ctz(left)];
-      left &= ~equal_lanes(place, all(q));
-      const Floats here = place == all(q) ? g : all(0.0f);
-      const int32_t* window = ids + long(q);
-      for (long k = 0; k < width; k++) {
-        float* at = d_responses + (k * num_used() + window[k]) * PANEL;
-        store(at, add(load(at), here));
+  ELMO_INLINE void scatter(long width, const int32_t* ids, Floats g, const uint16_t* places, float* sums) const {
+    Places vector;
+    std::memcpy(&vector, places, sizeof(vector));
+    const Floats place = __builtin_convertvector(vector, Floats);
+    const long U = num_used();
+    for (unsigned left = ((1u << LANES) - 1) & ~equal_lanes(g, all(0.0f)); left;) {
+      const uint16_t first = places[__builtin_ctz(left)];
+      const Floats q = all(first);
+      left &= ~equal_lanes(place, q);
+      const Floats here = place == q ? g : all(0.0f);
+      float* at = sums;
+      for (long k = 0; k < width; k++, at += U * LANES) {
+        float* entry = at + ids[first + k] * LANES;
+        store(entry, add(load(entry), here));
       }
     }
   }

@@ -17,6 +17,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 from elmo.kernels.cpu.abi import DTYPES, check
+from elmo.kernels.cpu.gradient_memory import GradientMemory
 from elmo.kernels.cpu.native import NativeBiLM
 from elmo.kernels.cpu.train_encoder_task import Words, Workspace, load_encoder, make_task, parameters_of
 from elmo.model.bilm import BiLM
@@ -39,6 +40,7 @@ class TrainingEncoder:
         self._dtype = DTYPES[dtype]
         self._library = load_encoder()
         self._free: WeakKeyDictionary[TokenEncoder, list[Workspace]] = WeakKeyDictionary()
+        self._gradients: WeakKeyDictionary[TokenEncoder, GradientMemory] = WeakKeyDictionary()
 
     def __call__(self, network: TokenEncoder, ids: Tensor) -> Tensor:
         """Token vectors (N, P) float32 of rows of ids (N, W), as `network(ids)` computes them."""
@@ -50,7 +52,7 @@ class TrainingEncoder:
         if network.chars is not None and ids.shape[1] < network.chars.widest:
             raise ValueError(f"rows of {ids.shape[1]} characters are shorter than a filter of {network.chars.widest}")
         parameters = [parameter.contiguous() for parameter in parameters_of(network)]
-        if torch.is_grad_enabled():
+        if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in (features, *parameters)):
             vectors: Tensor = _Encode.apply(self, network, ids, features, *parameters)  # type: ignore[no-untyped-call]  # of torch
             return vectors
         parts = []
@@ -83,7 +85,8 @@ class TrainingEncoder:
         """The gradients of the features (N, word_dim) and of the parameters. The memory is free afterwards."""
         d_out = d_out.float().contiguous()
         d_features = torch.empty(len(ids), 0 if network.words is None else network.words.shape[1])
-        gradients = [torch.empty_like(parameter) for parameter in parameters]
+        memory = self._gradients.setdefault(network, GradientMemory())
+        gradients = [memory.empty_like(parameter) for parameter in parameters]
         if network.chars is not None:
             gradients[0].zero_()  # the call writes only the rows of characters that occur
         task = make_task(network, ids, d_features.shape[1], parameters, gradients)

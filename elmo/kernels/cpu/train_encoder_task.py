@@ -1,4 +1,4 @@
-"""The C interface of the token encoder in training (train_encoder.h): structures field by field, filled from a network."""
+"""The C interface of the token encoder in training (train_encoder.h): its structures, filled from a network."""
 
 from __future__ import annotations
 
@@ -83,7 +83,11 @@ def parameters_of(network: TokenEncoder) -> list[Tensor]:
 
 
 def make_task(
-    network: TokenEncoder, ids: Tensor, feature_dim: int, parameters: list[Tensor], gradients: list[Tensor] | None = None
+    network: TokenEncoder,
+    ids: Tensor,
+    feature_dim: int,
+    parameters: list[Tensor],
+    gradients: list[Tensor] | None = None,
 ) -> Words:
     """The task of a call. It holds addresses of the tensors, not references to them."""
     task = Words(ids=ids.data_ptr(), num_words=len(ids), columns=ids.shape[1], feature_dim=feature_dim)
