@@ -33,7 +33,7 @@ if TYPE_CHECKING:  # `elmo doctor` imports this module and must start without nu
     from elmo.kernels.cpu.train_lstm import TrainStacks
     from elmo.model.bilm import BiLM
     from elmo.model.stacks import FusedStacks, StackRunner
-    from elmo.model.token_encoder import StrongestWindows
+    from elmo.model.token_encoder import StrongestWindows, TokenEncoder
 
 log = logging.getLogger(__name__)
 
@@ -89,6 +89,7 @@ class GpuBiLM(Protocol):
 MakeCpuBiLM = Callable[["BiLM"], CpuBiLM]
 MakeGpuBiLM = Callable[["BiLM"], GpuBiLM]
 MakeStacks = Callable[[], "TrainStacks"]
+TrainableEncoder = Callable[["TokenEncoder", "Tensor"], "Tensor"]  # rows of ids (N, W) to token vectors (N, P) float32
 SampledCrossEntropy = Callable[["Tensor", "Tensor", "Tensor", "Tensor", "Tensor"], "Tensor"]
 
 
@@ -135,6 +136,10 @@ def find_kernel(op: Literal["bilstm"], device: str, dtype: str, model: BiLM | No
 def find_kernel(
     op: Literal["strongest_windows"], device: str, dtype: str, model: BiLM | None = None
 ) -> Callable[..., Tensor] | None: ...
+@overload
+def find_kernel(
+    op: Literal["token_encoder"], device: str, dtype: str, model: BiLM | None = None
+) -> TrainableEncoder | None: ...
 @overload
 def find_kernel(
     op: Literal["sampled_cross_entropy"], device: str, dtype: str, model: BiLM | None = None
@@ -272,6 +277,17 @@ def _load_stacks(choice: str, dtype: str) -> Implementation | None:
     return Implementation(functools.partial(TrainStacks, dtype), TrainStacks.supports)
 
 
+def _load_encoder(choice: str, dtype: str) -> Implementation | None:
+    return None if choice == "torch" or not _has_native(choice, dtype) else _make_encoder(choice, dtype)
+
+
+@functools.cache  # by choice and dtype: the object keeps its memory from step to step
+def _make_encoder(choice: str, dtype: str) -> Implementation:
+    from elmo.kernels.cpu.train_encoder import TrainingEncoder, supports
+
+    return Implementation(TrainingEncoder(dtype), supports)
+
+
 def _load_torch(choice: str, dtype: str) -> Implementation | None:
     return _import_torch(dtype)
 
@@ -312,6 +328,7 @@ IMPLEMENTATIONS: dict[tuple[str, str], dict[str, tuple[Loader, ...]]] = {
     },
     ("train_stacks", "cpu"): dict.fromkeys(("float32", "bfloat16"), (_load_stacks,)),
     ("softmax_losses", "cpu"): dict.fromkeys(("float32", "bfloat16"), (_load_native_softmax,)),
+    ("token_encoder", "cpu"): dict.fromkeys(("float32", "bfloat16"), (_load_encoder,)),
     ("bilm_bulk", "cuda"): _on_cuda("elmo.kernels.cuda.bilm", "CudaBiLM", "all_models"),
     ("bilstm", "cuda"): _on_cuda("elmo.kernels.cuda.lstm", "bilstm", "projected_lstms"),
     ("strongest_windows", "cuda"): _on_cuda("elmo.kernels.cuda.char_cnn", "strongest_windows", "short_tokens"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from elmo.kernels.api import find_strongest_windows
+from elmo.kernels.api import find_kernel, find_strongest_windows
 from elmo.model.bilm import BiLM
 from elmo.model.config import BiLMConfig
 from elmo.pretrain.data.prepared import PreparedData
@@ -26,9 +26,13 @@ def type_vectors(model: BiLM, rows: Tensor, types: Tensor, dtype: torch.dtype) -
     """The token vectors of word types (N,), which index `rows`: (N, P) in `dtype`."""
     mixed = dtype == torch.bfloat16
     conv_dtype = torch.bfloat16 if mixed else next(model.parameters()).dtype
+    ids = rows[types.long()].int()  # (N, C)
+    encode = find_kernel("token_encoder", types.device.type, str(conv_dtype).removeprefix("torch."), model)
+    if encode is not None:
+        return encode(model.token_encoder, ids).to(dtype)
     strongest_windows = find_strongest_windows(model, types.device, conv_dtype)
     with torch.autocast(types.device.type, torch.bfloat16, enabled=mixed):
-        vectors: Tensor = model.token_encoder(rows[types.long()].int(), strongest_windows).to(dtype)
+        vectors: Tensor = model.token_encoder(ids, strongest_windows).to(dtype)
     return vectors
 
 
