@@ -147,7 +147,7 @@ def test_the_first_of_equal_windows_gets_the_gradient() -> None:
         network.chars.table.copy_(torch.tensor([[1.0], [1.0], [0.5], [0.5]]))  # different characters, equal vectors
         for parameter in network.chars.convolutions.parameters():
             parameter.fill_(1.0)
-    rows = torch.tensor([[3, 1, 2, 1, 4, 0], [2, 2, 1, 1, 2, 2]]).int()
+    rows = torch.tensor([[3, 1, 1, 2, 4, 0], [4, 2, 2, 1, 2, 2]]).int()
     assert_close(results(compiled(), network, rows), results(plain, network, rows))
 
 
@@ -193,9 +193,9 @@ def test_weights_that_are_not_finite_give_vectors_that_are_not_finite(name: str,
             before = flat[place].clone()
             flat[place] = bad
             expected, actual = results(plain, network, rows), results(encode, network, rows)
-            if not all(value.isfinite().all() for value in expected.values()):
+            if not expected["vectors"].isfinite().all():
                 found += 1
-                assert not all(value.isfinite().all() for value in actual.values())
+                assert not actual["vectors"].isfinite().all()
             flat[place] = before
     assert found > 10
 
