@@ -1,7 +1,7 @@
 """All layers of padded sentences with gradients, for models that train the biLM as one of their parts.
 
 It computes what `BiLM.forward` computes, but each distinct word of a batch passes the token encoder once, and on a CPU
-the compiled training kernels run the LSTM stacks where they support the model.
+the compiled training kernels run where they support the model.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ def trained_layers(bilm: BiLM, ids: Tensor) -> Tensor:
     Every sentence starts from the zero state.
     """
     words, index = torch.unique(ids.flatten(0, 1), dim=0, return_inverse=True)  # (N, W), (B*T,)
-    vectors = bilm.token_encoder(words)  # (N, P)
+    encode = find_kernel("token_encoder", "cpu", "float32", bilm) if _is_trained_on_cpu(bilm) else None
+    vectors = bilm.token_encoder(words) if encode is None else encode(bilm.token_encoder, words)  # (N, P)
     index = index.view(ids.shape[:2])  # (B, T)
     mask = (ids != 0).any(dim=-1)  # (B, T)
     stacks = _find_stacks(bilm)
@@ -47,12 +48,14 @@ def trained_layers(bilm: BiLM, ids: Tensor) -> Tensor:
 
 
 def _find_stacks(bilm: BiLM) -> TrainStacks | None:
-    weight = next(bilm.stacks.parameters())
-    make_stacks = None
-    if weight.device.type == "cpu" and weight.dtype == torch.float32:
-        make_stacks = find_kernel("train_stacks", "cpu", "float32", bilm)
+    make_stacks = find_kernel("train_stacks", "cpu", "float32", bilm) if _is_trained_on_cpu(bilm) else None
     if make_stacks is None:
         return None
     if bilm not in _stacks:
         _stacks[bilm] = make_stacks()
     return _stacks[bilm]
+
+
+def _is_trained_on_cpu(bilm: BiLM) -> bool:
+    weight = next(bilm.parameters())
+    return weight.device.type == "cpu" and weight.dtype == torch.float32

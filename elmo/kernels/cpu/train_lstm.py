@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from elmo.kernels.cpu.abi import DTYPES, check, load
+from elmo.kernels.cpu.gradient_memory import GradientMemory
 from elmo.model.bilm import BiLM
 from elmo.model.lstm import LSTMStack, ProjectedLSTM, State
 
@@ -42,6 +43,7 @@ class TrainStacks:
 
     def __init__(self, dtype: str = "float32") -> None:
         self.dtype = dtype
+        self.gradients = GradientMemory()
         self._tapes: list[_Tape] = []  # not in use
 
     @staticmethod
@@ -163,7 +165,7 @@ class _Run(torch.autograd.Function):
         weights = ctx.saved_tensors
         d_layers = grads[0].contiguous()  # (R, L, T, B, P)
         d_x = torch.empty_like(d_layers[:, 0])
-        d_weights = tuple(torch.empty_like(weight) for weight in weights)
+        d_weights = tuple(ctx.owner.gradients.empty_like(weight) for weight in weights)
         call.kernels, call.biases, call.projections = _pointers(weights)
         call.d_kernels, call.d_biases, call.d_projections = _pointers(d_weights)
         call.d_layers, call.d_x = d_layers.data_ptr(), d_x.data_ptr()
