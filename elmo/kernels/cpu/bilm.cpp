@@ -104,6 +104,9 @@ extern "C" {
 
 // Bits: 1 = the processor can run this build, 2 = it has bfloat16 products, 4 = it has 8-bit products.
 int elmo_supports() {
+#if defined(__aarch64__)  // every 64-bit ARM processor has NEON
+  return 1;
+#else
   __builtin_cpu_init();
 #if defined(__AVX512F__)
   if (!__builtin_cpu_supports("avx512f") || !__builtin_cpu_supports("avx512bw") || !__builtin_cpu_supports("avx512dq") ||
@@ -122,6 +125,7 @@ int elmo_supports() {
   bits |= 4;
 #endif
   return bits;
+#endif
 }
 
 int64_t elmo_panel() { return PANEL; }

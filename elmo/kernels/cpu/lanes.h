@@ -1,9 +1,14 @@
 // Short names for vector instructions, so that the kernels read like arithmetic.
 //
-// There are two builds of the same kernels: 16 lanes (AVX-512) and 8 lanes (AVX2). The compiler neither contracts nor
-// reorders operations (see the flags in build.py), so the result of a row does not depend on the other rows.
+// There are three builds of the same kernels: 16 lanes (AVX-512), 8 lanes (AVX2) and 4 lanes (NEON of 64-bit ARM). The
+// compiler neither contracts nor reorders operations (see the flags in build.py), so the result of a row does not depend
+// on the other rows, and AVX2 and NEON give the same bits.
 #pragma once
+#if defined(__aarch64__)
+#include <arm_neon.h>
+#else
 #include <immintrin.h>
+#endif
 
 #include <cstdint>
 #include <cstring>
@@ -64,8 +69,34 @@ ELMO_INLINE float largest(Floats a) {
 }
 ELMO_INLINE Floats absolute(Floats a) { return _mm256_andnot_ps(_mm256_set1_ps(-0.0f), a); }
 
+#elif defined(__aarch64__)
+
+using Floats = float32x4_t;
+constexpr int LANES = 4;
+constexpr int TILE_ROWS = 6;  // 6 rows x 4 registers of sums, 4 of weights, 1 of input: 29 of 32 registers
+
+ELMO_INLINE Floats load(const float* p) { return vld1q_f32(p); }
+ELMO_INLINE void store(float* p, Floats v) { vst1q_f32(p, v); }
+ELMO_INLINE Floats all(float x) { return vdupq_n_f32(x); }
+ELMO_INLINE Floats add(Floats a, Floats b) { return vaddq_f32(a, b); }
+ELMO_INLINE Floats sub(Floats a, Floats b) { return vsubq_f32(a, b); }
+ELMO_INLINE Floats mul(Floats a, Floats b) { return vmulq_f32(a, b); }
+ELMO_INLINE Floats div(Floats a, Floats b) { return vdivq_f32(a, b); }
+ELMO_INLINE Floats fma(Floats a, Floats b, Floats c) { return vfmaq_f32(c, a, b); }
+// compared and selected, because vminq_f32 and vmaxq_f32 treat NaN and signed zeros differently from the other builds
+ELMO_INLINE Floats min(Floats a, Floats b) { return vbslq_f32(vcltq_f32(a, b), a, b); }
+ELMO_INLINE Floats max(Floats a, Floats b) { return vbslq_f32(vcgtq_f32(a, b), a, b); }
+ELMO_INLINE Floats nearest(Floats a) { return vrndnq_f32(a); }
+ELMO_INLINE Floats times_power_of_two(Floats a, Floats n) {
+  n = max(all(-126.0f), n);
+  const int32x4_t exponent = vaddq_s32(vcvtnq_s32_f32(n), vdupq_n_s32(127));
+  return mul(a, vreinterpretq_f32_s32(vshlq_n_s32(exponent, 23)));
+}
+ELMO_INLINE float largest(Floats a) { return vmaxvq_f32(a); }
+ELMO_INLINE Floats absolute(Floats a) { return vabsq_f32(a); }
+
 #else
-#error "build with AVX2 and FMA, or AVX-512F"
+#error "build for 64-bit ARM, or with AVX2 and FMA, or with AVX-512F"
 #endif
 
 constexpr int PANEL = 4 * LANES;  // columns of a product that are computed together

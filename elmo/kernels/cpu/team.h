@@ -4,12 +4,19 @@
 // all pieces are done. So nobody waits for a thread that starts late or was suspended, unless it holds a piece. A waiting
 // thread spins for a short time and then yields the processor between checks.
 #pragma once
-#include <immintrin.h>
-#include <sched.h>
-
 #include <atomic>
+#include <thread>
 
 namespace elmo {
+
+// Leaves the core to its other hardware thread for a moment.
+inline void pause() {
+#if defined(__aarch64__)
+  asm volatile("isb");  // `yield` takes no time on most processors
+#else
+  __builtin_ia32_pause();
+#endif
+}
 
 class Phase {
  public:
@@ -21,8 +28,8 @@ class Phase {
       done_.fetch_add(1, std::memory_order_release);
     }
     for (long checks = 0; done_.load(std::memory_order_acquire) < count; checks++)
-      if (checks < SPINS) _mm_pause();
-      else sched_yield();
+      if (checks < SPINS) pause();
+      else std::this_thread::yield();
   }
 
  private:
