@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from elmo.errors import ConfigError
 from elmo.kernels import api as kernels
 from elmo.kernels.cpu.abi import has_dtype
-from elmo.kernels.cpu.build import CannotBuild
+from elmo.kernels.cpu.levels import CannotBuild
 from elmo.kernels.cpu.native import NativeBiLM
 from elmo.kernels.cpu.pytorch import TorchBiLM
 from elmo.kernels.cpu.request import StateArrays, make_request
