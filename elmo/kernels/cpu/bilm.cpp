@@ -4,7 +4,9 @@
 // no more threads run than the caller allows. One thread computes one direction, unless there are more threads than
 // directions or the weights are too large for the caches (see Plan).
 #include <atomic>
+#include <climits>
 #include <functional>
+#include <initializer_list>
 #include <memory>
 #include <thread>
 
@@ -50,6 +52,13 @@ bool in_range(const T* ids, long count, long low, long high) {
   bool fine = true;
   for (long i = 0; i < count; i++) fine &= low <= ids[i] && ids[i] < high;
   return fine;
+}
+
+// Whether `long`, the type of all indices, can count an array of this shape. It has 32 bits on Windows, 64 elsewhere.
+bool countable(std::initializer_list<int64_t> shape) {
+  double elements = 1;
+  for (int64_t size : shape) elements *= double(size);
+  return elements < double(LONG_MAX);
 }
 
 // How the work is divided among threads. If there are more threads than directions, they take different sentences or, if
@@ -131,6 +140,7 @@ int elmo_supports() {
 int64_t elmo_panel() { return PANEL; }
 
 void* elmo_pack(const float* weight, int64_t inputs, int64_t outputs, const float* bias, int64_t dtype, int64_t gates) {
+  if (!countable({inputs, outputs + 4 * PANEL})) return nullptr;
   try {
     return pack(weight, inputs, outputs, bias, int(dtype), gates != 0);
   } catch (...) {
@@ -143,6 +153,10 @@ void elmo_drop(void* matrix) { delete static_cast<Matrix*>(matrix); }
 int64_t elmo_bytes(const void* matrix) { return static_cast<const Matrix*>(matrix)->words.size() * int64_t(sizeof(Word)); }
 
 int elmo_contextualize(const Task* task) {
+  const int64_t R = task->num_directions, S = task->num_sentences;
+  if (!countable({task->num_mixes, task->out_rows, R, task->proj_dim}) || !countable({task->num_words, task->proj_dim}) ||
+      !countable({R, task->num_layers, S, std::max(task->proj_dim, task->cell_dim)}) || !countable({task->offsets[S]}))
+    return OUT_OF_MEMORY;
   const long num_tokens = task->offsets[task->num_sentences];
   if (!in_range(task->tokens, num_tokens, 0, task->num_words) || !in_range(task->places, num_tokens, -1, task->out_rows))
     return OUT_OF_RANGE;
@@ -153,6 +167,7 @@ int elmo_contextualize(const Task* task) {
 
 int elmo_encode(const Words* task) {
   const long threads = std::max<int64_t>(1, task->num_threads);
+  if (!countable({task->num_words, std::max(task->columns, task->out_dim)})) return OUT_OF_MEMORY;
   if (!in_range(task->ids, task->num_words * task->columns, 0, task->num_filters ? task->num_chars : 0)) return OUT_OF_RANGE;
   std::unique_ptr<Encoder> encoder;
   const int status = run_all(1, 1, nullptr, [&](long) -> int {
