@@ -11,6 +11,7 @@
     python3 run.py browser           install Playwright and Chromium for the tests that open a page
     python3 run.py extras [NAMES...] install each extra alone in clean environments, on every Python; --help lists more
     python3 run.py wheel             build the wheel, install it in a clean environment and embed with it
+    python3 run.py wheel --platform  the same for the wheel with compiled kernels; --dist FOLDER keeps it
     python3 run.py release           build and check the sdist and the wheel for the package index, in dist/
     python3 run.py docs [ARGS...]    build the documentation site in site/ and check its links
     python3 run.py elmo ARGS...      run the elmo command
@@ -101,9 +102,10 @@ def main(words: "list[str]") -> None:
         "floor": [str(ROOT / "tests" / "slow" / "floor.py")],
         "extras": [str(ROOT / "tests" / "slow" / "extras.py")],
         "release": [str(ROOT / "tests" / "slow" / "release.py")],
+        "wheel": [str(ROOT / "tests" / "slow" / "platform_wheel.py")],
         "setup": ["-m", "elmo", "--version"],
     }
-    if verb not in commands and verb not in ("lint", "wheel", "browser", "integrations", "docs"):
+    if verb not in commands and verb not in ("lint", "browser", "integrations", "docs"):
         print(__doc__)
         sys.exit(0 if verb in ("help", "-h", "--help") else 2)
     if verb == "integrations":
@@ -118,7 +120,7 @@ def main(words: "list[str]") -> None:
         check([PYTHON, "-m", "ruff", "check", "."])
         check([PYTHON, "-m", "mypy"])
         check_scripts()
-    elif verb == "wheel":
+    elif verb == "wheel" and "--platform" not in rest:
         try_wheel()
     elif verb == "browser":
         get_browser()

@@ -71,7 +71,7 @@ def test_the_cpu_path_is_the_one_that_embedding_takes() -> None:
     embedder.embed("It slept .")  # packs the weights
     entered = entered_modules(lambda: embedder.embed("The cat sat ."))
     if "kernels/cpu/native" not in entered:
-        pytest.skip("this machine has no C++ compiler or no AVX2")
+        pytest.skip("this machine has no compiled kernels")
     assert_path_is_taken("embed on the CPU", entered, in_order=True)
 
 

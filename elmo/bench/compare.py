@@ -20,7 +20,7 @@ import torch
 
 from elmo.bench.roofline import count_operations
 from elmo.bench.variants import BASELINES, Subject, Variant
-from elmo.kernels.cpu.build import CannotBuild, processor_level
+from elmo.kernels.cpu.levels import CannotBuild, processor_level
 from elmo.progress import Progress
 
 BULK = {"tiny": 384, "small": 192, "medium": 96, "original": 64}  # sentences per round

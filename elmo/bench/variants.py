@@ -27,7 +27,7 @@ from elmo.embed.load import load
 from elmo.errors import ConfigError
 from elmo.kernels.api import kernels_set_to
 from elmo.kernels.cpu.abi import has_dtype
-from elmo.kernels.cpu.build import CannotBuild
+from elmo.kernels.cpu.levels import CannotBuild
 from elmo.model.bilm import BiLM
 from elmo.model.config import PRESETS, BiLMConfig
 from elmo.text.indexer import ByteIndexer, Indexer

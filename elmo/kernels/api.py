@@ -6,7 +6,7 @@
 
 `elmo.model` holds the reference implementation in plain PyTorch. An implementation found here computes the same values
 faster; None means that the caller uses plain PyTorch. Every implementation says which models it supports. The
-environment variable ELMO_KERNELS selects: unset = the fastest, torch = PyTorch only, avx2 = compiled for AVX2 only,
+environment variable ELMO_KERNELS selects: unset = the fastest, torch = PyTorch only, avx2 = at most AVX2 on x86-64,
 off = no implementation. The choice is logged once, with the reason where a faster implementation cannot be used.
 """
 
@@ -22,7 +22,8 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, overload
 
 from elmo.errors import ConfigError
-from elmo.kernels.cpu.build import CannotBuild, find_compiler, library_path, processor_level, stored_library
+from elmo.kernels.cpu.build import choose_library
+from elmo.kernels.cpu.levels import CannotBuild, processor_level
 
 if TYPE_CHECKING:  # `elmo doctor` imports this module and must start without numpy and torch
     import numpy as np
@@ -214,14 +215,11 @@ def describe() -> dict[str, str]:
     if requested_kernels() in ("off", "torch"):
         return {"cpu_kernels": f"{requested_kernels()} (ELMO_KERNELS)"}
     try:
-        level = processor_level()
-        path, is_compiled = library_path(level), stored_library(level) is not None
-        if not is_compiled:
-            find_compiler()
+        choice = choose_library()
     except CannotBuild as error:
         return {"cpu_kernels": f"torch: {error}"}
-    when = "compiled" if is_compiled else "will be compiled at first use"
-    return {"cpu_kernels": f"{level.name}, {when}", "cpu_kernels_path": str(path)}
+    origin = {"not compiled yet": "will be compiled at first use"}.get(choice.origin, choice.origin)
+    return {"cpu_kernels": f"{choice.level.name}, {origin}: {choice.reason}", "cpu_kernels_path": str(choice.path)}
 
 
 def _available(op: str, device: str, dtype: str) -> Iterator[Implementation]:
@@ -261,7 +259,7 @@ def _has_native(choice: str, dtype: str) -> bool:
 
     try:
         if not has_dtype(dtype):
-            raise CannotBuild(f"this processor has no {dtype} products")
+            raise CannotBuild(f"the kernels for {processor_level().name} have no {dtype} products")
     except CannotBuild as error:
         log.warning("no compiled CPU kernels for %s: %s", dtype, error)
         return False

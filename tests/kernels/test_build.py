@@ -11,11 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from elmo.kernels.cpu.build import CannotBuild, library, library_path, processor_level
+from elmo.kernels.cpu.build import library, library_path
+from elmo.kernels.cpu.levels import CannotBuild, processor_level
 
 ROOT = Path(__file__).resolve().parents[2]
 LOAD = """
-from elmo.kernels.cpu.build import CannotBuild, library
+from elmo.kernels.cpu.build import library
+from elmo.kernels.cpu.levels import CannotBuild
 try:
     print("loaded", library().elmo_supports() > 0)
 except CannotBuild as error:

@@ -97,7 +97,7 @@ def choose_executor(model: BiLM, indexer: Indexer, *, device: str, dtype: str, c
         if reason is not None:
             raise ConfigError(f"dtype is 'int8', which this model cannot use: {reason}.", "Use float32 or bfloat16.")
         hint = "Use float32 or bfloat16; `elmo doctor` says what this machine has."
-        raise ConfigError("dtype is 'int8', which needs AVX-512 with VNNI and a C++ compiler.", hint)
+        raise ConfigError("dtype is 'int8', which needs AVX-512 with VNNI and compiled kernels.", hint)
     if dtype == "int8":
         _check_int8(model)
     model = model.to(device=device, dtype=DTYPES[dtype] if make_cpu is None else torch.float32)

@@ -67,6 +67,9 @@ extern "C" {
 
 // Bits: 1 = the processor can run this build, 2 = it has bfloat16 products, 4 = it has 8-bit products.
 int elmo_supports() {
+#if defined(__aarch64__)  // every 64-bit ARM processor has NEON
+  return 1;
+#else
   __builtin_cpu_init();
 #if defined(__AVX512F__)
   if (!__builtin_cpu_supports("avx512f") || !__builtin_cpu_supports("avx512bw") || !__builtin_cpu_supports("avx512dq") ||
@@ -85,11 +88,13 @@ int elmo_supports() {
   bits |= 4;
 #endif
   return bits;
+#endif
 }
 
 int64_t elmo_panel() { return PANEL; }
 
 void* elmo_pack(const float* weight, int64_t inputs, int64_t outputs, const float* bias, int64_t dtype, int64_t gates) {
+  if (!countable({inputs, outputs + 4 * PANEL})) return nullptr;
   try {
     return pack(weight, inputs, outputs, bias, int(dtype), gates != 0);
   } catch (...) {
@@ -102,6 +107,10 @@ void elmo_drop(void* matrix) { delete static_cast<Matrix*>(matrix); }
 int64_t elmo_bytes(const void* matrix) { return static_cast<const Matrix*>(matrix)->words.size() * int64_t(sizeof(Word)); }
 
 int elmo_contextualize(const Task* task) {
+  const int64_t R = task->num_directions, S = task->num_sentences;
+  if (!countable({task->num_mixes, task->out_rows, R, task->proj_dim}) || !countable({task->num_words, task->proj_dim}) ||
+      !countable({R, task->num_layers, S, std::max(task->proj_dim, task->cell_dim)}) || !countable({task->offsets[S]}))
+    return OUT_OF_MEMORY;
   const long num_tokens = task->offsets[task->num_sentences];
   if (!in_range(task->tokens, num_tokens, 0, task->num_words) || !in_range(task->places, num_tokens, -1, task->out_rows))
     return OUT_OF_RANGE;
@@ -112,6 +121,7 @@ int elmo_contextualize(const Task* task) {
 
 int elmo_encode(const Words* task) {
   const long threads = std::max<int64_t>(1, task->num_threads);
+  if (!countable({task->num_words, std::max(task->columns, task->out_dim)})) return OUT_OF_MEMORY;
   if (!in_range(task->ids, task->num_words * task->columns, 0, task->num_filters ? task->num_chars : 0)) return OUT_OF_RANGE;
   std::unique_ptr<Encoder> encoder;
   const int status = run_all(1, 1, nullptr, [&](long) -> int {

@@ -62,7 +62,7 @@ class Encoder {
 
   void run() {
     for (long chunk = 0; chunk < num_chunks_ && !stopped(task_.stop); chunk++) {
-      const long begin = chunk * most_, n = std::min(most_, task_.num_words - begin);
+      const long begin = chunk * most_, n = std::min<long>(most_, task_.num_words - begin);
       Phase* phase = phases_.data() + chunk * phases_per_chunk();
       if (F_) {
         phase++->share(n, [&](long i) { read_word(begin, i); });
@@ -102,7 +102,7 @@ class Encoder {
         base -= task_.convolutions[--f].count;
       const Convolution& convolution = task_.convolutions[f];
       for (long i = 0; i < n; i++) {
-        const long C = task_.columns, count = std::min(windows_[i], C - convolution.width + 1);
+        const long C = task_.columns, count = std::min<long>(windows_[i], C - convolution.width + 1);
         Floats maxima[4];
         for (int j = 0; j < 4; j++) maxima[j] = all(-INFINITY);
         if (convolution.responses)
@@ -188,7 +188,7 @@ class Encoder {
   void project(Phase& phase, const Matrix& weights, long begin, long n) {
     in_blocks(phase, weights.panels(), n, [&](long first, long last, long p, long end) {
       times(weights, first, last, out_.data(), p, end);
-      const long column = p * PANEL, columns = std::min(end * PANEL, task_.out_dim) - column;
+      const long column = p * PANEL, columns = std::min<long>(end * PANEL, task_.out_dim) - column;
       for (long i = first; i < last; i++)
         std::memcpy(task_.out + (begin + i) * task_.out_dim + column, out_.data() + i * weights.outputs + column,
                     columns * sizeof(float));

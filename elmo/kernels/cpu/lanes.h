@@ -1,9 +1,14 @@
 // Short names for vector instructions, so that the kernels read like arithmetic.
 //
-// There are two builds of the same kernels: 16 lanes (AVX-512) and 8 lanes (AVX2). The compiler neither contracts nor
-// reorders operations (see the flags in build.py), so the result of a row does not depend on the other rows.
+// There are three builds of the same kernels: 16 lanes (AVX-512), 8 lanes (AVX2) and 4 lanes (NEON of 64-bit ARM). The
+// compiler neither contracts nor reorders operations (see the flags in build.py), so the result of a row does not depend
+// on the other rows, and AVX2 and NEON give the same bits.
 #pragma once
+#if defined(__aarch64__)
+#include <arm_neon.h>
+#else
 #include <immintrin.h>
+#endif
 
 #include <cstdint>
 #include <cstring>
@@ -35,6 +40,15 @@ ELMO_INLINE Floats absolute(Floats a) { return _mm512_abs_ps(a); }
 ELMO_INLINE Floats zero_unless_below(Floats a, Floats limit, Floats x) {  // x where a < limit or either is NaN, else 0
   return _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(a, limit, _CMP_NGE_UQ), x);
 }
+ELMO_INLINE unsigned equal_lanes(Floats a, Floats b) { return _mm512_cmp_ps_mask(a, b, _CMP_EQ_OQ); }  // one bit per lane
+ELMO_INLINE Floats even_pairs(Floats a, Floats b) {  // in each group of 4 lanes: a0 a1 b0 b1
+  return _mm512_castpd_ps(_mm512_unpacklo_pd(_mm512_castps_pd(a), _mm512_castps_pd(b)));
+}
+ELMO_INLINE Floats odd_pairs(Floats a, Floats b) {  // a2 a3 b2 b3
+  return _mm512_castpd_ps(_mm512_unpackhi_pd(_mm512_castps_pd(a), _mm512_castps_pd(b)));
+}
+ELMO_INLINE Floats low_lanes(Floats a, Floats b) { return _mm512_unpacklo_ps(a, b); }   // a0 b0 a1 b1
+ELMO_INLINE Floats high_lanes(Floats a, Floats b) { return _mm512_unpackhi_ps(a, b); }  // a2 b2 a3 b3
 
 #elif defined(__AVX2__) && defined(__FMA__)
 
@@ -69,12 +83,98 @@ ELMO_INLINE Floats absolute(Floats a) { return _mm256_andnot_ps(_mm256_set1_ps(-
 ELMO_INLINE Floats zero_unless_below(Floats a, Floats limit, Floats x) {
   return _mm256_and_ps(_mm256_cmp_ps(a, limit, _CMP_NGE_UQ), x);
 }
+ELMO_INLINE unsigned equal_lanes(Floats a, Floats b) { return unsigned(_mm256_movemask_ps(_mm256_cmp_ps(a, b, _CMP_EQ_OQ))); }
+ELMO_INLINE Floats even_pairs(Floats a, Floats b) {
+  return _mm256_castpd_ps(_mm256_unpacklo_pd(_mm256_castps_pd(a), _mm256_castps_pd(b)));
+}
+ELMO_INLINE Floats odd_pairs(Floats a, Floats b) {
+  return _mm256_castpd_ps(_mm256_unpackhi_pd(_mm256_castps_pd(a), _mm256_castps_pd(b)));
+}
+ELMO_INLINE Floats low_lanes(Floats a, Floats b) { return _mm256_unpacklo_ps(a, b); }
+ELMO_INLINE Floats high_lanes(Floats a, Floats b) { return _mm256_unpackhi_ps(a, b); }
+
+#elif defined(__aarch64__)
+
+using Floats = float32x4_t;
+constexpr int LANES = 4;
+constexpr int TILE_ROWS = 6;  // 6 rows x 4 registers of sums, 4 of weights, 1 of input: 29 of 32 registers
+
+ELMO_INLINE Floats load(const float* p) { return vld1q_f32(p); }
+ELMO_INLINE void store(float* p, Floats v) { vst1q_f32(p, v); }
+ELMO_INLINE Floats all(float x) { return vdupq_n_f32(x); }
+ELMO_INLINE Floats add(Floats a, Floats b) { return vaddq_f32(a, b); }
+ELMO_INLINE Floats sub(Floats a, Floats b) { return vsubq_f32(a, b); }
+ELMO_INLINE Floats mul(Floats a, Floats b) { return vmulq_f32(a, b); }
+ELMO_INLINE Floats div(Floats a, Floats b) { return vdivq_f32(a, b); }
+ELMO_INLINE Floats fma(Floats a, Floats b, Floats c) { return vfmaq_f32(c, a, b); }
+// compared and selected, because vminq_f32 and vmaxq_f32 treat NaN and signed zeros differently from the other builds
+ELMO_INLINE Floats min(Floats a, Floats b) { return vbslq_f32(vcltq_f32(a, b), a, b); }
+ELMO_INLINE Floats max(Floats a, Floats b) { return vbslq_f32(vcgtq_f32(a, b), a, b); }
+ELMO_INLINE Floats nearest(Floats a) { return vrndnq_f32(a); }
+ELMO_INLINE Floats times_power_of_two(Floats a, Floats n) {
+  n = max(all(-126.0f), n);
+  const int32x4_t exponent = vaddq_s32(vcvtnq_s32_f32(n), vdupq_n_s32(127));
+  return mul(a, vreinterpretq_f32_s32(vshlq_n_s32(exponent, 23)));
+}
+ELMO_INLINE float largest(Floats a) { return vmaxvq_f32(a); }
+ELMO_INLINE Floats absolute(Floats a) { return vabsq_f32(a); }
+ELMO_INLINE Floats zero_unless_below(Floats a, Floats limit, Floats x) {
+  return vreinterpretq_f32_u32(vbicq_u32(vreinterpretq_u32_f32(x), vcgeq_f32(a, limit)));
+}
+ELMO_INLINE unsigned equal_lanes(Floats a, Floats b) {
+  const uint32x4_t bits = {1, 2, 4, 8};
+  return vaddvq_u32(vandq_u32(vceqq_f32(a, b), bits));
+}
+ELMO_INLINE Floats even_pairs(Floats a, Floats b) {
+  return vreinterpretq_f32_f64(vzip1q_f64(vreinterpretq_f64_f32(a), vreinterpretq_f64_f32(b)));
+}
+ELMO_INLINE Floats odd_pairs(Floats a, Floats b) {
+  return vreinterpretq_f32_f64(vzip2q_f64(vreinterpretq_f64_f32(a), vreinterpretq_f64_f32(b)));
+}
+ELMO_INLINE Floats low_lanes(Floats a, Floats b) { return vzip1q_f32(a, b); }
+ELMO_INLINE Floats high_lanes(Floats a, Floats b) { return vzip2q_f32(a, b); }
 
 #else
-#error "build with AVX2 and FMA, or AVX-512F"
+#error "build for 64-bit ARM, or with AVX2 and FMA, or with AVX-512F"
 #endif
 
 constexpr int PANEL = 4 * LANES;  // columns of a product that are computed together
+
+// Transposes a square of floats in registers.
+ELMO_INLINE void transpose(Floats (&rows)[LANES]) {
+  Floats pairs[LANES];
+#pragma GCC unroll 8
+  for (int i = 0; i < LANES; i += 2) {
+    pairs[i] = low_lanes(rows[i], rows[i + 1]);
+    pairs[i + 1] = high_lanes(rows[i], rows[i + 1]);
+  }
+#pragma GCC unroll 4
+  for (int i = 0; i < LANES; i += 4) {  // group q of rows[i + c] becomes column 4 q + c of the rows i to i + 3
+    rows[i] = even_pairs(pairs[i], pairs[i + 2]);
+    rows[i + 1] = odd_pairs(pairs[i], pairs[i + 2]);
+    rows[i + 2] = even_pairs(pairs[i + 1], pairs[i + 3]);
+    rows[i + 3] = odd_pairs(pairs[i + 1], pairs[i + 3]);
+  }
+#if defined(__AVX512F__)
+#pragma GCC unroll 4
+  for (int c = 0; c < 4; c++) {
+    const Floats even = _mm512_shuffle_f32x4(rows[c], rows[4 + c], 0x88), odd = _mm512_shuffle_f32x4(rows[c], rows[4 + c], 0xdd);
+    const Floats even_2 = _mm512_shuffle_f32x4(rows[8 + c], rows[12 + c], 0x88);
+    const Floats odd_2 = _mm512_shuffle_f32x4(rows[8 + c], rows[12 + c], 0xdd);
+    rows[c] = _mm512_shuffle_f32x4(even, even_2, 0x88);
+    rows[4 + c] = _mm512_shuffle_f32x4(odd, odd_2, 0x88);
+    rows[8 + c] = _mm512_shuffle_f32x4(even, even_2, 0xdd);
+    rows[12 + c] = _mm512_shuffle_f32x4(odd, odd_2, 0xdd);
+  }
+#elif defined(__AVX2__)
+#pragma GCC unroll 4
+  for (int c = 0; c < 4; c++) {
+    const Floats a = rows[c], b = rows[4 + c];
+    rows[c] = _mm256_permute2f128_ps(a, b, 0x20);
+    rows[4 + c] = _mm256_permute2f128_ps(a, b, 0x31);
+  }
+#endif
+}
 
 ELMO_INLINE Floats clip(Floats x, float limit) { return min(all(limit), max(all(-limit), x)); }  // NaN stays NaN
 

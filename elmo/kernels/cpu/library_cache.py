@@ -55,6 +55,8 @@ def check_folders(folder: Path) -> None:
 
 def load_bytes(data: bytes) -> ctypes.CDLL:
     """Loads a shared library from memory."""
+    if not hasattr(os, "memfd_create"):  # macOS
+        return _load_from_file(data)
     try:
         descriptor = os.memfd_create("elmo-kernels")
     except OSError:  # the system forbids it

@@ -4,11 +4,12 @@
 // 4 consecutive registers, so a product reads memory in order. A "word" is 32 bits of inputs: one float, two bfloat16 or
 // four 8-bit integers.
 #pragma once
+#if defined(__linux__)
 #include <sys/mman.h>
+#endif
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 #include <new>
 #include <vector>
 
@@ -22,8 +23,8 @@ constexpr long CACHE_ROWS = 192;    // of the input, kept in the L2 cache as wel
 constexpr long ROW_GAP = 16;        // words between rows of input: rows with a power-of-two stride would share cache lines
 
 // Asks for huge pages for the whole pages of some memory that nobody has written yet.
-inline void use_huge_pages(void* data, size_t bytes) {
-#ifdef MADV_HUGEPAGE
+inline void use_huge_pages([[maybe_unused]] void* data, [[maybe_unused]] size_t bytes) {
+#if defined(__linux__) && defined(MADV_HUGEPAGE)
   const size_t page = size_t(1) << 21, skipped = -reinterpret_cast<uintptr_t>(data) % page;
   if (bytes >= skipped + page) madvise(static_cast<char*>(data) + skipped, (bytes - skipped) / page * page, MADV_HUGEPAGE);
 #endif
@@ -34,7 +35,7 @@ template <class T>
 class Array {
  public:
   explicit Array(long count = 0) { resize(count); }
-  ~Array() { std::free(data_); }
+  ~Array() { release(); }
   Array(const Array&) = delete;
   Array& operator=(const Array&) = delete;
 
@@ -43,14 +44,12 @@ class Array {
     std::memset(static_cast<void*>(data_), 0, count * sizeof(T));
   }
   void reserve(long count) {  // leaves the contents undefined
-    std::free(data_);
-    data_ = nullptr;
+    release();
     count_ = count;
-    const size_t unit = count * sizeof(T) >= (1u << 22) ? size_t(1) << 21 : 64;
-    const size_t bytes = round_up(count * sizeof(T) + 1, unit);
-    data_ = static_cast<T*>(std::aligned_alloc(unit, bytes));
-    if (!data_) throw std::bad_alloc();
-    if (unit > 64) use_huge_pages(data_, bytes);
+    unit_ = count * sizeof(T) >= (1u << 22) ? size_t(1) << 21 : 64;
+    const size_t bytes = (count * sizeof(T) / unit_ + 1) * unit_;
+    data_ = static_cast<T*>(::operator new(bytes, std::align_val_t(unit_)));
+    if (unit_ > 64) use_huge_pages(data_, bytes);
   }
   void grow(long count) {
     if (count > count_) resize(count);
@@ -62,7 +61,13 @@ class Array {
   long size() const { return count_; }
 
  private:
+  void release() {
+    ::operator delete(data_, std::align_val_t(unit_));
+    data_ = nullptr;
+  }
+
   T* data_ = nullptr;
+  size_t unit_ = 64;  // alignment in bytes
   long count_ = 0;
 };
 
@@ -243,16 +248,17 @@ ELMO_INLINE void in_tiles(long begin, long end, Work work) {
       case 1: work(Count<1>{}, begin); break;
       case 2: work(Count<2>{}, begin); break;
       case 3: work(Count<3>{}, begin); break;
-#if defined(__AVX512F__)
-      case 4: work(Count<4>{}, begin); break;
-      case 5: work(Count<5>{}, begin); break;
-      case 6: work(Count<6>{}, begin); break;
-#endif
+      default:
+        if constexpr (TILE_ROWS == 6) {
+          if (rows == 4) work(Count<4>{}, begin);
+          else if (rows == 5) work(Count<5>{}, begin);
+          else work(Count<6>{}, begin);
+        }
     }
     begin += rows;
   }
 }
-static_assert(TILE_ROWS == (LANES == 16 ? 6 : 3), "in_tiles has a case for each size of tile");
+static_assert(TILE_ROWS == 3 || TILE_ROWS == 6, "in_tiles has a case for each size of tile");
 
 // The inner loop: ROWS rows of input times `steps` steps of one panel, added to the sums in the order of the inputs.
 template <class D, int ROWS>

@@ -84,51 +84,6 @@ void pack_rows(const float* matrix, long stride, long inputs, long columns, Word
   }
 }
 
-// Transposes a square of words in registers.
-ELMO_INLINE void transpose(Floats (&rows)[LANES]) {
-  Floats pairs[LANES];
-#if defined(__AVX512F__)
-#pragma GCC unroll 8
-  for (int i = 0; i < LANES; i += 2) {
-    pairs[i] = _mm512_unpacklo_ps(rows[i], rows[i + 1]);
-    pairs[i + 1] = _mm512_unpackhi_ps(rows[i], rows[i + 1]);
-  }
-  const auto low = [](Floats a, Floats b) { return _mm512_castpd_ps(_mm512_unpacklo_pd(_mm512_castps_pd(a), _mm512_castps_pd(b))); };
-  const auto high = [](Floats a, Floats b) { return _mm512_castpd_ps(_mm512_unpackhi_pd(_mm512_castps_pd(a), _mm512_castps_pd(b))); };
-#else
-#pragma GCC unroll 8
-  for (int i = 0; i < LANES; i += 2) {
-    pairs[i] = _mm256_unpacklo_ps(rows[i], rows[i + 1]);
-    pairs[i + 1] = _mm256_unpackhi_ps(rows[i], rows[i + 1]);
-  }
-  const auto low = [](Floats a, Floats b) { return _mm256_castpd_ps(_mm256_unpacklo_pd(_mm256_castps_pd(a), _mm256_castps_pd(b))); };
-  const auto high = [](Floats a, Floats b) { return _mm256_castpd_ps(_mm256_unpackhi_pd(_mm256_castps_pd(a), _mm256_castps_pd(b))); };
-#endif
-#pragma GCC unroll 4
-  for (int i = 0; i < LANES; i += 4) {  // quarter q of rows[i + c] becomes column 4 q + c of the rows i to i + 3
-    rows[i] = low(pairs[i], pairs[i + 2]);
-    rows[i + 1] = high(pairs[i], pairs[i + 2]);
-    rows[i + 2] = low(pairs[i + 1], pairs[i + 3]);
-    rows[i + 3] = high(pairs[i + 1], pairs[i + 3]);
-  }
-#pragma GCC unroll 4
-  for (int c = 0; c < 4; c++) {
-#if defined(__AVX512F__)
-    const Floats even = _mm512_shuffle_f32x4(rows[c], rows[4 + c], 0x88), odd = _mm512_shuffle_f32x4(rows[c], rows[4 + c], 0xdd);
-    const Floats even_2 = _mm512_shuffle_f32x4(rows[8 + c], rows[12 + c], 0x88);
-    const Floats odd_2 = _mm512_shuffle_f32x4(rows[8 + c], rows[12 + c], 0xdd);
-    rows[c] = _mm512_shuffle_f32x4(even, even_2, 0x88);
-    rows[4 + c] = _mm512_shuffle_f32x4(odd, odd_2, 0x88);
-    rows[8 + c] = _mm512_shuffle_f32x4(even, even_2, 0xdd);
-    rows[12 + c] = _mm512_shuffle_f32x4(odd, odd_2, 0xdd);
-#else
-    const Floats a = rows[c], b = rows[4 + c];
-    rows[c] = _mm256_permute2f128_ps(a, b, 0x20);
-    rows[4 + c] = _mm256_permute2f128_ps(a, b, 0x31);
-#endif
-  }
-}
-
 // Packs the transpose: row(n) points to the `inputs` floats of output n, for 0 <= n < outputs. Panels are `panel_words`
 // apart, so that a caller may pack the inputs in several parts.
 template <class D, class Row>

@@ -4,18 +4,24 @@
 // all pieces are done. So nobody waits for a thread that starts late or was suspended, unless it holds a piece. A waiting
 // thread spins for a short time and then yields the processor between checks.
 #pragma once
-#include <immintrin.h>
-#include <sched.h>
-
 #include <atomic>
 #include <memory>
+#include <thread>
 
 namespace elmo {
 
+// Waits a moment between two checks of a condition: first in this thread, after some checks by leaving the processor.
 inline void pause(long checks) {
   constexpr long SPINS = 1000;  // about ten microseconds
-  if (checks < SPINS) _mm_pause();
-  else sched_yield();
+  if (checks >= SPINS) {
+    std::this_thread::yield();
+    return;
+  }
+#if defined(__aarch64__)
+  asm volatile("isb");  // `yield` takes no time on most processors
+#else
+  __builtin_ia32_pause();
+#endif
 }
 
 class Phase {

@@ -2,7 +2,9 @@
 #pragma once
 #include <algorithm>
 #include <atomic>
+#include <climits>
 #include <functional>
+#include <initializer_list>
 #include <new>
 #include <thread>
 #include <vector>
@@ -44,6 +46,13 @@ bool in_range(const T* ids, long count, long low, long high) {
   bool fine = true;
   for (long i = 0; i < count; i++) fine &= low <= ids[i] && ids[i] < high;
   return fine;
+}
+
+// Whether `long`, the type of all indices, can count an array of this shape. It has 32 bits on Windows, 64 elsewhere.
+inline bool countable(std::initializer_list<int64_t> shape) {
+  double elements = 1;
+  for (int64_t size : shape) elements *= double(size);
+  return elements < double(LONG_MAX);
 }
 
 }  // namespace elmo

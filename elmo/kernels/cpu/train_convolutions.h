@@ -10,15 +10,6 @@
 namespace elmo {
 namespace train_encoder {
 
-// The lanes in which two values are equal, as bits.
-ELMO_INLINE unsigned equal_lanes(Floats a, Floats b) {
-#if defined(__AVX512F__)
-  return _mm512_cmp_ps_mask(a, b, _CMP_EQ_OQ);
-#else
-  return unsigned(_mm256_movemask_ps(_mm256_cmp_ps(a, b, _CMP_EQ_OQ)));
-#endif
-}
-
 class Convolutions {
  public:
   Convolutions(const Sizes& sizes, Workspace& w) : s_(sizes), task_(sizes.task), w_(w), E_(task_.char_dim) {

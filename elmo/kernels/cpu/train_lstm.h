@@ -103,8 +103,9 @@ class TrainStacks {
   static constexpr long PANELS_PER_PIECE = 4, CELLS_PER_PIECE = 96, ROWS_PER_JOB = 12;
 
   // Memory for T steps of B rows. Rows keep their padding, which is zero, when the shape changes.
-  void reserve(long T, long B) {
-    T_ = T, B_ = B, N_ = T * B;
+  void reserve(int64_t T, int64_t B) {
+    if (!countable({panels_ * PANEL + W_, T + 1, B}) || !countable({R_ * W_, T, B})) throw std::bad_alloc();
+    T_ = long(T), B_ = long(B), N_ = T_ * B_;
     for (const auto& each : tapes_) {
       LayerTape& tape = *each;
       for (auto* rows : {&tape.inputs, &tape.before, &tape.hidden, &tape.d_hidden}) rows->grow(N_ * W_);
