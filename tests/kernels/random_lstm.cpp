@@ -1,4 +1,6 @@
-// Random forward and backward passes of LSTM stacks, for a build with sanitizers. Exit status 0: no call failed.
+// Random forward and backward passes of LSTM stacks, for builds with sanitizers and for other processors.
+//
+//     program SEED CALLS [FILE]    writes all results to FILE; exit status 0: no call failed
 #include <cstdio>
 #include <cstdlib>
 #include <random>
@@ -13,6 +15,7 @@ int elmo_stacks_backward(void*, const elmo::StackCall*);
 }
 
 static std::mt19937 generator;
+static std::FILE* results = nullptr;
 
 static long between(long low, long high) { return std::uniform_int_distribution<long>(low, high)(generator); }
 
@@ -21,6 +24,10 @@ static std::vector<float> floats(long count) {
   std::vector<float> values(count);
   for (float& value : values) value = std::normal_distribution<float>(0.0f, 0.5f)(generator);
   return values;
+}
+
+static void write(const std::vector<float>& values) {
+  if (results) std::fwrite(values.data(), sizeof(float), values.size(), results);
 }
 
 struct PerLayer {
@@ -36,7 +43,7 @@ static int run_once() {
   const long R = between(1, 2), L = between(1, 3), P = between(1, 80), H = between(1, 150), M = R * L;
   elmo::StackCall call{};
   call.num_directions = R, call.num_layers = L, call.proj_dim = P, call.cell_dim = H;
-  call.dtype = between(0, 1);
+  call.dtype = results ? 0 : between(0, 1);
   call.cell_clip = between(0, 1) ? INFINITY : 0.5f;
   call.proj_clip = between(0, 1) ? INFINITY : 0.5f;
   call.forget_bias = 1.0f, call.skip = between(0, 1), call.num_threads = between(1, 4);
@@ -61,17 +68,22 @@ static int run_once() {
     call.final_h = final_h.data(), call.final_c = final_c.data(), call.d_layers = d_layers.data(), call.d_x = d_x.data();
     status = elmo_stacks_forward(tape, &call);
     if (!status) status = elmo_stacks_backward(tape, &call);
+    for (const auto* values : {&layers, &final_h, &final_c, &d_x}) write(*values);
+    for (const PerLayer* gradients : {&d_kernels, &d_biases, &d_projections})
+      for (const auto& values : gradients->values) write(values);
   }
   elmo_tape_drop(tape);
   return status;
 }
 
-int main(int, char** arguments) {
+int main(int count, char** arguments) {
+  if (count > 3) results = std::fopen(arguments[3], "wb");
   generator.seed(std::atoi(arguments[1]));
   for (long i = 0; i < std::atol(arguments[2]); i++)
     if (const int status = run_once()) {
       std::printf("call %ld: status %d\n", i, status);
       return 1;
     }
+  if (results) std::fclose(results);
   return 0;
 }

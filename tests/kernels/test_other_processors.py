@@ -62,6 +62,26 @@ def test_neon_gives_the_bits_of_avx2(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_lstm_stacks_train_on_neon_as_on_avx2(tmp_path: Path) -> None:
+    need("g++", "aarch64-linux-gnu-g++", "qemu-aarch64")
+    need_level(AVX2)
+    results = []
+    for compiler, level, options, emulator in (
+        ("g++", AVX2, (), ()),
+        ("aarch64-linux-gnu-g++", NEON, ("-static",), ("qemu-aarch64",)),
+    ):
+        program, file = tmp_path / f"{level.name}.exe", tmp_path / f"{level.name}.bin"
+        flags = [flag for flag in FLAGS if flag not in ("-shared", "-fPIC")] + [f"-m{flag}" for flag in level.flags]
+        sources = [str(DRIVER.with_name("random_lstm.cpp")), *map(str, SOURCES.glob("*.cpp"))]
+        subprocess.run([compiler, *flags, *options, f"-I{SOURCES}", *sources, "-o", str(program)], check=True)
+        subprocess.run([*emulator, str(program), SEED, "20", str(file)], check=True)
+        results.append(np.fromfile(file, np.float32))
+    assert len(results[0]) > 1_000_000
+    # gradients of a layer's inputs are summed over the gates in the order of the registers
+    np.testing.assert_allclose(results[1], results[0], rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("level", [AVX2, AVX512], ids=lambda level: level.name)
 def test_windows_gives_the_bits_of_linux(tmp_path: Path, level: Level) -> None:
     need("g++", "x86_64-w64-mingw32-g++-posix", "wine")

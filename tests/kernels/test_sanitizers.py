@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from elmo.kernels.cpu.build import SOURCES, CannotBuild, find_compiler, processor_level
+from elmo.kernels.cpu.compiler import SOURCES, find_compiler
+from elmo.kernels.cpu.levels import CannotBuild, processor_level
 
 DRIVERS = sorted(Path(__file__).parent.glob("random_*.cpp"))
 
