@@ -8,6 +8,8 @@
 faster; None means that the caller uses plain PyTorch. Every implementation says which models it supports. The
 environment variable ELMO_KERNELS selects: unset = the fastest, torch = PyTorch only, avx2 = at most AVX2 on x86-64,
 off = no implementation. The choice is logged once, with the reason where a faster implementation cannot be used.
+
+The file is one thing, although it is long: the table of implementations with their types and loaders.
 """
 
 from __future__ import annotations
@@ -147,6 +149,10 @@ def find_kernel(
 ) -> SampledCrossEntropy | None: ...
 @overload
 def find_kernel(
+    op: Literal["newton_schulz"], device: str, dtype: str, model: BiLM | None = None
+) -> Callable[[Tensor, tuple[float, float, float], int], Tensor] | None: ...
+@overload
+def find_kernel(
     op: Literal["softmax_losses"], device: str, dtype: str, model: BiLM | None = None
 ) -> SoftmaxLosses | None: ...
 
@@ -252,6 +258,14 @@ def _load_native_softmax(choice: str, dtype: str) -> Implementation | None:
     return Implementation(softmax_losses, supports)
 
 
+def _load_newton_schulz(choice: str, dtype: str) -> Implementation | None:
+    if choice == "torch" or not _has_native(choice, dtype):
+        return None
+    from elmo.kernels.cpu.newton_schulz import iterate
+
+    return Implementation(iterate, lambda model: None)
+
+
 @functools.cache  # by choice and dtype: a compilation that fails is tried and logged once
 def _has_native(choice: str, dtype: str) -> bool:
     """Whether the compiled kernels for the CPU have products in this dtype; compiles them if necessary."""
@@ -327,6 +341,7 @@ IMPLEMENTATIONS: dict[tuple[str, str], dict[str, tuple[Loader, ...]]] = {
     ("train_stacks", "cpu"): dict.fromkeys(("float32", "bfloat16"), (_load_stacks,)),
     ("softmax_losses", "cpu"): dict.fromkeys(("float32", "bfloat16"), (_load_native_softmax,)),
     ("token_encoder", "cpu"): dict.fromkeys(("float32", "bfloat16"), (_load_encoder,)),
+    ("newton_schulz", "cpu"): {"float32": (_load_newton_schulz,)},
     ("bilm_bulk", "cuda"): _on_cuda("elmo.kernels.cuda.bilm", "CudaBiLM", "all_models"),
     ("bilstm", "cuda"): _on_cuda("elmo.kernels.cuda.lstm", "bilstm", "projected_lstms"),
     ("strongest_windows", "cuda"): _on_cuda("elmo.kernels.cuda.char_cnn", "strongest_windows", "short_tokens"),

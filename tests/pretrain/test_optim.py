@@ -97,6 +97,23 @@ def test_adamw_decays_only_matrices() -> None:
     assert torch.equal(layer.bias.detach(), bias)
 
 
+def test_adamw_equals_its_formula_in_float64() -> None:
+    torch.manual_seed(0)
+    layer = nn.Linear(70, 30, bias=False)
+    config = OptimConfig(lr=0.01, weight_decay=0.1, beta1=0.9, beta2=0.98)
+    optimizer = make_optimizer(layer, config)
+    weight, mean, square = layer.weight.detach().double(), torch.zeros(30, 70).double(), torch.zeros(30, 70).double()
+    for step in range(1, 6):
+        gradient = torch.randn(30, 70)
+        layer.weight.grad = gradient.clone()
+        optimizer.step()
+        mean = 0.9 * mean + 0.1 * gradient.double()
+        square = 0.98 * square + 0.02 * gradient.double() ** 2
+        corrected = (square / (1 - 0.98**step)).sqrt() + 1e-8
+        weight = weight * (1 - 0.01 * 0.1) - 0.01 * mean / (1 - 0.9**step) / corrected
+        torch.testing.assert_close(layer.weight.detach().double(), weight, rtol=1e-5, atol=1e-6)
+
+
 @pytest.mark.parametrize(
     "wrong",
     [

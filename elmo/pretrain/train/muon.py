@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from elmo.kernels.api import find_kernel
 from elmo.model.lstm import ProjectedLSTM
 from elmo.model.token_encoder import Highway, TokenEncoder
 
@@ -132,8 +133,14 @@ def newton_schulz(matrices: Tensor) -> Tensor:
     x = matrices.mT if is_tall else matrices  # the product with its transpose is then the smaller one
     norms = torch.linalg.vector_norm(x, dim=(1, 2), keepdim=True, dtype=torch.float32)
     x = x * (1 / (norms + EPSILON)).to(x.dtype)
+    kernel = find_kernel("newton_schulz", x.device.type, str(x.dtype).removeprefix("torch."))
+    x = _iterate(x) if kernel is None else kernel(x, COEFFICIENTS, NUM_ITERATIONS)
+    return x.mT if is_tall else x
+
+
+def _iterate(x: Tensor) -> Tensor:
     a, b, c = COEFFICIENTS
     for _ in range(NUM_ITERATIONS):
         gram = torch.bmm(x, x.mT)
         x = torch.baddbmm(x, torch.baddbmm(gram, gram, gram, beta=b, alpha=c), x, beta=a)
-    return x.mT if is_tall else x
+    return x

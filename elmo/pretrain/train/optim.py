@@ -22,11 +22,11 @@ def make_optimizer(model: nn.Module, config: OptimConfig) -> torch.optim.Optimiz
     if config.name == "adagrad":
         return torch.optim.Adagrad(parameters, lr=config.lr, initial_accumulator_value=1.0, eps=0.0)
     if config.name == "adamw":
-        return _adamw(parameters, config, fused=all(p.is_cuda for p in parameters))
+        return _adamw(parameters, config)
     matrices = matrix_parameters(model)
     return Muon(
         matrices,
-        _adamw([p for p in parameters if p not in matrices], config, fused=True),
+        _adamw([p for p in parameters if p not in matrices], config),
         lr=config.lr,
         momentum=config.momentum,
         lr_ratio=config.matrix_lr_ratio,
@@ -68,6 +68,8 @@ def clip_gradients(parameters: list[nn.Parameter], clip_norm: float) -> Tensor:
     grads = [p.grad for p in parameters if p.grad is not None]
     values = [(g.coalesce().values() if g.is_sparse else g) for g in grads]
     norm: Tensor = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(values)))
+    if norm.device.type == "cpu" and float(norm) <= clip_norm:
+        return norm  # the factor is 1: saves two thirds of the memory traffic; on CUDA, a look at the norm would wait
     scale = clip_norm / norm.clamp(min=clip_norm)
     torch._foreach_mul_([g for g in grads if not g.is_sparse], scale)
     for gradient in (g for g in grads if g.is_sparse):
@@ -75,10 +77,13 @@ def clip_gradients(parameters: list[nn.Parameter], clip_norm: float) -> Tensor:
     return norm
 
 
-def _adamw(parameters: list[nn.Parameter], config: OptimConfig, *, fused: bool) -> torch.optim.AdamW:
-    """AdamW with two parameter groups: with and without weight decay."""
+def _adamw(parameters: list[nn.Parameter], config: OptimConfig) -> torch.optim.AdamW:
+    """AdamW with two parameter groups: with and without weight decay.
+
+    torch's fused kernels make one pass over the memory, on a CPU as on CUDA: 3 to 7 times faster than separate steps.
+    """
     groups = [
         {"params": [p for p in parameters if p.dim() > 1], "weight_decay": config.weight_decay},
         {"params": [p for p in parameters if p.dim() <= 1], "weight_decay": 0.0},
     ]
-    return torch.optim.AdamW(groups, lr=config.lr, betas=(config.beta1, config.beta2), eps=1e-8, fused=fused)
+    return torch.optim.AdamW(groups, lr=config.lr, betas=(config.beta1, config.beta2), eps=1e-8, fused=True)
