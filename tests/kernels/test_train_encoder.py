@@ -1,4 +1,4 @@
-"""The token encoder in training through the compiled CPU kernels, compared with plain PyTorch: values, all gradients."""
+"""The token encoder in training through the compiled CPU kernels, compared with plain PyTorch: all gradients too."""
 
 from __future__ import annotations
 
@@ -233,7 +233,9 @@ def test_two_forward_passes_before_their_backward_passes_do_not_share_memory() -
     rows = [make_rows(CONFIGS["bytes"], 40, seed) for seed in range(2)]
     expected = [{k: v.clone() for k, v in results(encode, network, each).items()} for each in rows]
     network.zero_grad(set_to_none=True)
-    losses = [(encode(network, each) * torch.randn(40, 70, generator=torch.Generator().manual_seed(1))).sum() for each in rows]
+    losses = [
+        (encode(network, each) * torch.randn(40, 70, generator=torch.Generator().manual_seed(1))).sum() for each in rows
+    ]
     for loss in losses:
         loss.backward()
     for name, parameter in network.named_parameters():
