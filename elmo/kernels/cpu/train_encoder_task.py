@@ -21,7 +21,7 @@ class Linear(Structure):
 class Convolution(Structure):
     """`Convolution` of train_encoder.h, field by field."""
 
-    _fields_ = [*Linear._fields_, ("width", c_int64), ("count", c_int64)]  # type: ignore[list-item]  # pairs, as declared
+    _fields_ = [*Linear._fields_, ("width", c_int64), ("count", c_int64)]
 
 
 class HighwayPair(Structure):
