@@ -30,8 +30,9 @@ def word_rows(vocab_size: int, max_chars: int = 50) -> np.ndarray:
 def zipf_ids(vocab_size: int, num_tokens: int, seed: int = 1) -> np.ndarray:
     """The word ids of an artificial text, (num_tokens,) int32; id 0 is the most frequent word."""
     uniform = np.random.default_rng(seed).random(num_tokens)
-    ids: np.ndarray = np.exp(uniform * np.log(vocab_size + 1)).astype(np.int32) - 1
-    return np.minimum(ids, vocab_size - 1)
+    ranks = np.exp(uniform * np.log(vocab_size + 1)).astype(np.int32)
+    ids: np.ndarray = np.minimum(ranks - 1, vocab_size - 1)
+    return ids
 
 
 def make_batches(
