@@ -29,6 +29,7 @@ from elmo.pretrain.duration import (
     run_name,
 )
 from elmo.pretrain.memory import checkpoint_bytes, training_memory
+from elmo.pretrain.train.heap_memory import freed_memory_kept
 from elmo.pretrain.train.step_timing import Clock
 
 SAMPLE_SENTENCES = 20_000
@@ -81,7 +82,8 @@ def _time_lines(config: RunConfig, size: TextSize, device: str, first: int, cloc
         return [f"device      {device}; the run in this folder has made all of its steps"]
     is_resumed = first > 0
     presets_above = None if is_resumed else 0.0
-    durations = estimate_durations(config, size, device, num_steps_left, presets_above=presets_above, clock=clock)
+    with freed_memory_kept(device):  # as in the run
+        durations = estimate_durations(config, size, device, num_steps_left, presets_above=presets_above, clock=clock)
     own_name = run_name(config)
     lines = [f"device      {device}, {describe_duration(config, durations[own_name], is_resumed=is_resumed)}"]
     return lines if is_resumed else [*lines, f"presets     {describe_presets(durations, own_name)}"]

@@ -47,6 +47,7 @@ from elmo.pretrain.duration import (
 )
 from elmo.pretrain.train import distributed
 from elmo.pretrain.train.export import export, load_best_weights
+from elmo.pretrain.train.heap_memory import freed_memory_kept
 from elmo.pretrain.train.loop import TrainResult, train
 from elmo.pretrain.train.step_inputs import step_seed
 from elmo.pretrain.train.type_inputs import input_rows
@@ -89,19 +90,20 @@ def pretrain(
         model_config = model_config_for(config, data)
         config = resolve_settings(replace(config, model=replace(model_config, head=None)), data, device)
         say(_describe_run(config, model_config, data, device))
-        _say_duration(config, prepared_size(data), device, out, say, is_finetuning=initial is not None)
-        model = _initial_model(model_config, config, initial).to(device)
-        rows = input_rows(data, model_config).to(device)
-        result = train(
-            model,
-            rows,
-            data,
-            config,
-            out,
-            identity=identity(config, data),
-            strict_resume=strict_resume,
-            print_status=say,
-        )
+        with freed_memory_kept(device):
+            _say_duration(config, prepared_size(data), device, out, say, is_finetuning=initial is not None)
+            model = _initial_model(model_config, config, initial).to(device)
+            rows = input_rows(data, model_config).to(device)
+            result = train(
+                model,
+                rows,
+                data,
+                config,
+                out,
+                identity=identity(config, data),
+                strict_resume=strict_resume,
+                print_status=say,
+            )
         if result.reason == "signal" or distributed.rank() != 0:
             return JobResult(result, None, None)
         load_best_weights(model, out, result)
