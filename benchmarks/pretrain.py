@@ -25,6 +25,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -39,11 +40,13 @@ from elmo.bench.roofline import product_peak
 from elmo.model.bilm import BiLM
 from elmo.model.config import PRESETS, BiLMConfig, HeadConfig
 from elmo.pretrain.config import RunConfig, make_config
-from elmo.pretrain.data.stream import Direction, LMBatch
+from elmo.pretrain.data.artificial_text import make_batches, word_rows, zipf_ids
+from elmo.pretrain.data.stream import LMBatch
+from elmo.pretrain.train.heap_memory import freed_memory_kept
 from elmo.pretrain.train.sampler import draw
 from elmo.pretrain.train.step import Trainer
 from elmo.pretrain.train.throughput import flops_per_token
-from elmo.text.chars import encode_token
+from elmo.text.chars import encode_tokens
 
 
 class PlainBiLM(nn.Module):
@@ -108,35 +111,14 @@ def plain_stepper(config: RunConfig, table: Tensor, vocab_size: int, num_samples
     return model, step
 
 
-def artificial_words(vocab_size: int) -> list[str]:
-    """Artificial words by frequency; frequent words are short and rare ones long, 2 to about 12 letters, as in text."""
-    rng = np.random.default_rng(0)
-    lengths = np.clip(rng.normal(2 + 0.7 * np.log(np.arange(1, vocab_size + 1)), 1.5), 1, 20).astype(int)
-    return ["".join(rng.choice(list("etaoinshrdlucmfwypvbgkjqxz"), n)) for n in lengths]
-
-
-def word_ids(args: argparse.Namespace) -> tuple[np.ndarray, list[str]]:
-    """The ids of a long text, and the words by id; id 0 is the most frequent word."""
+def word_ids(args: argparse.Namespace) -> tuple[np.ndarray, np.ndarray]:
+    """The ids of a long text, and the character ids of the words by id; id 0 is the most frequent word."""
     if args.text:
         tokens = Path(args.text).read_text(encoding="utf-8").split()
         words = [word for word, _ in Counter(tokens).most_common(args.vocab)]
         ids_by_word = {word: number for number, word in enumerate(words)}
-        return np.array([ids_by_word[t] for t in tokens if t in ids_by_word], dtype=np.int32), words
-    uniform = np.random.default_rng(1).random(2_000_000)
-    ids = np.minimum(np.exp(uniform * np.log(args.vocab + 1)).astype(np.int32) - 1, args.vocab - 1)
-    return ids, artificial_words(args.vocab)
-
-
-def make_batches(ids: np.ndarray, rows: int, steps: int, count: int) -> list[LMBatch]:
-    rng, size = np.random.default_rng(2), rows * steps
-
-    def random_direction() -> Direction:
-        start = rng.integers(max(1, len(ids) - size - 1))
-        text = np.resize(ids[start : start + size + 1], size + 1)
-        resets = rng.random((rows, steps)) < 0.04  # sentences of about 25 words
-        return Direction(text[:-1].reshape(rows, steps), text[1:].reshape(rows, steps), resets, None)
-
-    return [LMBatch(random_direction(), random_direction()) for _ in range(count)]
+        return np.array([ids_by_word[t] for t in tokens if t in ids_by_word], dtype=np.int32), encode_tokens(words)
+    return zipf_ids(args.vocab, 2_000_000), word_rows(args.vocab)
 
 
 class PeakMemory:
@@ -205,14 +187,15 @@ def measure(
     for repeat in range(args.repeats + 1):  # the first one is the warm-up
         for name, (step, _, _) in systems.items():
             memory.reset()
-            start = time.perf_counter()
-            for batch in batches:
-                step(batch, number)
-                number += 1
-            if device.type == "cuda":
-                torch.cuda.synchronize()
-            seconds = time.perf_counter() - start
-            peaks[name] = max(peaks[name], memory.peak())
+            with freed_memory_kept(device.type) if name == "elmo" else nullcontext():  # as in a run
+                start = time.perf_counter()
+                for batch in batches:
+                    step(batch, number)
+                    number += 1
+                if device.type == "cuda":
+                    torch.cuda.synchronize()
+                seconds = time.perf_counter() - start
+                peaks[name] = max(peaks[name], memory.peak())
             if repeat:
                 rates[name].append(len(batches) * rows * steps / seconds)
     useful = flops_per_token(config.model, num_samples, distinct)
@@ -249,8 +232,8 @@ def main() -> None:
     args.rows = args.rows or ([128, 512] if cuda else [32])
     args.vocab = args.vocab or (100_000 if cuda else 10_000)
     args.precision = args.precision or ("bfloat16" if cuda else "float32")
-    ids, words = word_ids(args)
-    table = torch.from_numpy(np.stack([encode_token(word) for word in words]).astype(np.int16)).to(args.device)
+    ids, char_ids = word_ids(args)
+    table = torch.from_numpy(char_ids.astype(np.int16)).to(args.device)
     peak = 1e9 * product_peak(args.precision, args.device) * (1 if cuda else torch.get_num_threads())
     print(f"a large product in {args.precision}: {peak / 1e12:.4g} TFLOP/s")
     results = []
@@ -278,7 +261,7 @@ def main() -> None:
         "torch": torch.__version__,
         "precision": args.precision,
         "peak_tflops": round(peak / 1e12, 3),
-        "vocab": len(words),
+        "vocab": len(table),
         "samples": args.samples,
         "text": args.text or "artificial",
     }

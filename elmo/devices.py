@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import math
+from pathlib import Path
 
 import torch
 
@@ -34,3 +36,26 @@ def choose_device(device: str | torch.device) -> str:
     except RuntimeError as error:  # a device that is there and cannot be used: a wrong driver, exclusive use by others
         raise ConfigError(f"device {device!r} cannot be used ({str(error).splitlines()[0]}).", "Try cpu.") from error
     return device
+
+
+def free_memory(device: str) -> float:
+    """The bytes of memory that a program can still use on a device; infinity where the system does not say it."""
+    if device.startswith("cuda"):
+        return float(torch.cuda.mem_get_info(device)[0])
+    limits = [_container_memory()]
+    try:
+        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+    except OSError:  # not Linux
+        lines = []
+    limits += [1024.0 * int(line.split()[1]) for line in lines if line.startswith("MemAvailable:")]
+    return min(limits)
+
+
+def _container_memory() -> float:
+    """The bytes that the limit of a container leaves (cgroup version 2); infinity without a limit."""
+    folder = Path("/sys/fs/cgroup")
+    try:
+        limit, used = ((folder / name).read_text(encoding="ascii").strip() for name in ("memory.max", "memory.current"))
+    except OSError:
+        return math.inf
+    return math.inf if limit == "max" else float(int(limit) - int(used))

@@ -130,3 +130,15 @@ def format_duration(seconds: float) -> str:
     minutes, rest = divmod(whole, 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
+
+
+def approximate_duration(seconds: float) -> str:
+    """An estimated duration, rounded as far as it is known: "40 s", "25 min", "2 h 10 min", "14 h", "3 days"."""
+    if seconds < 59.5:
+        return f"{max(1, round(seconds))} s"
+    if round(seconds / 60) < 60:
+        return f"{round(seconds / 60)} min"
+    hours, minutes = divmod(10 * round(seconds / 600), 60)
+    if hours < 10:
+        return f"{hours} h {minutes} min" if minutes else f"{hours} h"
+    return f"{round(seconds / 3600)} h" if seconds < 48 * 3600 else f"{round(seconds / 86400)} days"

@@ -7,13 +7,13 @@ effective settings are written into the run folder; reading them back gives the 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any
 
 from elmo.errors import ConfigError
 from elmo.files import atomic_file
-from elmo.model.config import PRESETS, BiLMConfig
+from elmo.model.config import PRESETS, BiLMConfig, HeadConfig, WordConfig
 from elmo.pretrain.data.prepare_config import PrepareConfig
 from elmo.pretrain.data.sentence_order import SHUFFLE_WINDOW
 from elmo.settings import above, at_least, check_fields, format_toml, merge, one_of, parse_settings
@@ -33,6 +33,10 @@ class ObjectiveConfig:
 
     def __post_init__(self) -> None:
         check_fields(self)
+
+    def num_scored(self, vocab_size: int) -> int:
+        """The number of words that the softmax scores per position in training."""
+        return min(self.num_samples, vocab_size) if self.softmax == "sampled" else vocab_size
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -153,6 +157,30 @@ def make_config(*layers: Mapping[str, Any], words: bool = False) -> RunConfig:
         proj_dim = parse_settings(BiLMConfig, settings["model"], section="model").lstm.proj_dim
         settings["model"] = {**settings["model"], "chars": None, "words": {"num_words": 1, "word_dim": proj_dim}}
     return parse_settings(RunConfig, settings)
+
+
+def model_config_for_vocab(config: RunConfig, vocab_size: int) -> BiLMConfig:
+    """The configured shape, with a softmax (and a word table, if the model has one) for vocab_size words."""
+    objective, model = config.objective, config.model
+    if objective.softmax == "adaptive":
+        cutoffs = objective.cutoffs or (max(1, vocab_size // 10), max(2, vocab_size // 2))
+        head = HeadConfig(vocab_size=vocab_size, kind="adaptive", cutoffs=cutoffs)
+    else:
+        head = HeadConfig(vocab_size=vocab_size, tied=objective.tied)
+    words = model.words and WordConfig(num_words=vocab_size, word_dim=model.words.word_dim)
+    return replace(model, words=words, head=head)
+
+
+def num_steps(train: TrainConfig, positions_per_epoch: int) -> int:
+    """The number of steps of a run: that of the config, or as many as its epochs take."""
+    return train.max_steps or max(1, round(train.epochs * positions_per_epoch / (train.rows * train.steps)))
+
+
+def resolve_precision(train: TrainConfig, device: str) -> str:
+    """The precision of products on a device: that of the config, or for `auto` bfloat16 on CUDA."""
+    if train.precision != "auto":
+        return train.precision
+    return "bfloat16" if device.startswith("cuda") else "float32"
 
 
 def to_toml(config: RunConfig) -> str:

@@ -9,97 +9,113 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-import torch
-
-from elmo.devices import choose_device
+from elmo.devices import choose_device, free_memory
 from elmo.files import COMPRESSED
 from elmo.model.config import num_parameters
-from elmo.pretrain.config import RunConfig
+from elmo.pretrain.config import RunConfig, model_config_for_vocab
 from elmo.pretrain.data.corpus import read_sentences
 from elmo.pretrain.data.prepare_config import PrepareConfig
 from elmo.pretrain.data.prepared import open_prepared
-from elmo.pretrain.data.sources import find_sources
+from elmo.pretrain.data.sources import Source, find_sources
 from elmo.pretrain.data.vocabulary import read_vocabulary
-from elmo.pretrain.job import model_config_for_vocab
-from elmo.pretrain.train.throughput import flops_per_token
-from elmo.progress import format_duration
+from elmo.pretrain.duration import (
+    TextSize,
+    describe_duration,
+    describe_presets,
+    estimate_durations,
+    first_step,
+    last_step,
+    prepared_size,
+    run_name,
+)
+from elmo.pretrain.memory import checkpoint_bytes, training_memory
+from elmo.pretrain.train.heap_memory import freed_memory_kept
+from elmo.pretrain.train.step_timing import Clock
 
 SAMPLE_SENTENCES = 20_000
 COMPRESSION_RATIO = 3.5  # bytes of text per byte of a compressed file
-MATMUL_UTILIZATION = 0.35  # assumed share of the speed of a large matrix product that training reaches
-# Seconds per time step of one layer besides its matrix products, forward and backward.
-CPU_STEP_OVERHEAD, CUDA_STEP_OVERHEAD = 5e-4, 5e-5
 
 
 @dataclass(frozen=True)
 class _Text:
-    """The size of the training text: exact for prepared text, otherwise estimated."""
+    """The training text: its files, and its size, which is exact for prepared text and otherwise estimated."""
 
     num_files: int
     num_bytes: float
-    epoch_tokens: int
-    vocab_size: int
+    size: TextSize
 
 
-def estimate(config: RunConfig, out: Path, *, continued: bool = False) -> str:
+def estimate(config: RunConfig, out: Path, *, continued: bool = False, clock: Clock = time.perf_counter) -> str:
     """The plan of a run as text.
 
     Token counts are extrapolated by bytes from the first sentences, or those of the prepared text of a run that is
-    `continued`; times from the measured speed of a matrix product.
+    `continued`. The time comes from training steps, which are measured with `clock` for about two seconds.
     """
     text = _prepared_text(out / "data") if continued and (out / "data").exists() else _sampled_text(config.data)
-    epoch_tokens, vocab_size = text.epoch_tokens, text.vocab_size
-    model = model_config_for_vocab(config, vocab_size)
-    train, device = config.train, choose_device(config.train.device)
-    steps = train.max_steps or max(1, round(train.epochs * epoch_tokens / (train.rows * train.steps)))
-    samples = min(config.objective.num_samples, vocab_size) if config.objective.softmax == "sampled" else vocab_size
-    positions = train.rows * train.steps
-    time_steps = train.steps * model.lstm.num_layers * model.num_directions * train.accumulate
-    step_seconds = positions * flops_per_token(model, samples) / (MATMUL_UTILIZATION * _matmul_flops(device))
-    step_seconds += time_steps * (CUDA_STEP_OVERHEAD if device.startswith("cuda") else CPU_STEP_OVERHEAD)
-    tokens_per_second = positions / step_seconds
+    size, train, device = text.size, config.train, choose_device(config.train.device)
+    model = model_config_for_vocab(config, size.vocab_size)
+    steps, first = last_step(config, size), first_step(out)
     parameters, softmax = num_parameters(model), num_parameters(model, head=True) - num_parameters(model)
-    copies = 3 if config.optim.name == "adagrad" else 4  # weights, gradients, one or two optimizer states
-    activations = model.lstm.num_layers * (14 * model.lstm.cell_dim + 6 * model.lstm.proj_dim) + 3 * samples
-    activations *= model.num_directions * positions // train.accumulate
-    memory = 4 * (copies * (parameters + softmax) + activations)
-    run_tokens, duration = steps * positions, format_duration(steps * step_seconds)
     free = shutil.disk_usage(out.parent if out.parent.exists() else Path(".")).free
-    disk = (train.keep + 1) * copies * 4 * (parameters + softmax)
-    return "\n".join(
-        [
-            f"text        {text.num_files} files, {text.num_bytes / 1e6:,.1f} MB, about {epoch_tokens:,} tokens per "
-            "epoch",
-            f"vocabulary  about {vocab_size:,} words (at most {config.data.max_vocab or 'all'})",
-            f"model       {parameters:,} parameters + {softmax:,} softmax; vectors of {model.dim}",
-            f"run         {steps:,} steps of {train.rows} x {train.steps} tokens = "
-            f"{run_tokens / max(epoch_tokens, 1):.1f} epochs; recipe {config.recipe}, seed {train.seed}",
-            f"device      {device}, about {tokens_per_second:,.0f} tokens/s, {duration} for the run",
-            f"memory      about {_format_bytes(memory)} (--set train.accumulate=2 reduces the memory of activations)",
-            f"disk        about {_format_bytes(disk)} of checkpoints in {out}, {_format_bytes(free)} free",
-            "Nothing was written. The same command without --dry-run starts or continues the run.",
-        ]
-    )
+    lines = [
+        f"text        {text.num_files} files, {text.num_bytes / 1e6:,.1f} MB, about {size.positions:,} tokens per "
+        "epoch",
+        f"vocabulary  about {size.vocab_size:,} words (at most {config.data.max_vocab or 'all'})",
+        f"model       {parameters:,} parameters + {softmax:,} softmax; vectors of {model.dim}",
+        f"run         {steps:,} steps of {train.rows} x {train.steps} tokens = "
+        f"{steps * train.rows * train.steps / max(size.positions, 1):.1f} epochs; recipe {config.recipe}, "
+        f"seed {train.seed}",
+        *_time_lines(config, size, device, first, clock),
+        f"memory      about {_format_bytes(training_memory(config, model))}, {_format_bytes(free_memory(device))} free "
+        "(--set train.accumulate=2 reduces the memory of activations)",
+        f"disk        about {_format_bytes(checkpoint_bytes(config, model))} of checkpoints in {out}, "
+        f"{_format_bytes(free)} free",
+        "Nothing was written. The same command without --dry-run starts or continues the run.",
+    ]
+    return "\n".join(lines)
+
+
+def _time_lines(config: RunConfig, size: TextSize, device: str, first: int, clock: Clock) -> list[str]:
+    """The speed and the duration of the run; for a run that has not started, also those of the other presets."""
+    num_steps_left = last_step(config, size) - first
+    if num_steps_left <= 0:
+        return [f"device      {device}; the run in this folder has made all of its steps"]
+    is_resumed = first > 0
+    presets_above = None if is_resumed else 0.0
+    with freed_memory_kept(device):  # as in the run
+        durations = estimate_durations(config, size, device, num_steps_left, presets_above=presets_above, clock=clock)
+    own_name = run_name(config)
+    lines = [f"device      {device}, {describe_duration(config, durations[own_name], is_resumed=is_resumed)}"]
+    return lines if is_resumed else [*lines, f"presets     {describe_presets(durations, own_name)}"]
 
 
 def _prepared_text(folder: Path) -> _Text:
     data = open_prepared(folder)
     sources = [source for source in data.manifest["sources"] if source["split"] == "train"]
     num_bytes = sum(source["size"] for source in sources)
-    return _Text(len(sources), num_bytes, data.train.num_positions, data.vocab_size)
+    return _Text(len(sources), num_bytes, prepared_size(data))
 
 
 def _sampled_text(data: PrepareConfig) -> _Text:
     sources = find_sources(data.files)
     sentences = list(islice(read_sentences(data.files, data.reading), SAMPLE_SENTENCES))
     sample_bytes = sum(len(token.encode()) + 1 for sentence in sentences for token in sentence)
-    total_bytes = sum(
-        source.size * (COMPRESSION_RATIO if source.path.endswith(COMPRESSED) else 1) for source in sources
-    )
+    total_bytes = _num_bytes(sources)
     is_sample = len(sentences) == SAMPLE_SENTENCES
     scale = max(1.0, total_bytes / max(sample_bytes, 1)) if is_sample else 1.0
-    epoch_tokens = int((sum(map(len, sentences)) + len(sentences)) * scale)
-    return _Text(len(sources), total_bytes, epoch_tokens, _estimate_vocab_size(data, sentences, scale))
+    sample_positions = sum(map(len, sentences)) + len(sentences)
+    if data.heldout_files:
+        heldout_share = _num_bytes(find_sources(data.heldout_files)) / max(sample_bytes * scale, 1)
+    else:
+        heldout_share = min(data.heldout, data.max_heldout / max(len(sentences) * scale, 1))
+    positions = int(sample_positions * scale)
+    size = TextSize(positions, int(positions * heldout_share), _estimate_vocab_size(data, sentences, scale))
+    return _Text(len(sources), total_bytes, size)
+
+
+def _num_bytes(sources: list[Source]) -> float:
+    """The bytes of the text in files, of which some may be compressed."""
+    return sum(source.size * (COMPRESSION_RATIO if source.path.endswith(COMPRESSED) else 1) for source in sources)
 
 
 def _estimate_vocab_size(data: PrepareConfig, sentences: list[list[str]], scale: float) -> int:
@@ -109,19 +125,6 @@ def _estimate_vocab_size(data: PrepareConfig, sentences: list[list[str]], scale:
     counts = Counter(token for sentence in sentences for token in sentence)
     num_types = sum(count >= data.min_count for count in counts.values())
     return min(data.max_vocab or 1 << 30, int(num_types * scale**0.6) + 3)
-
-
-def _matmul_flops(device: str) -> float:
-    """FLOP/s of a large matrix product, measured for about 0.2 seconds."""
-    size = 4096 if device.startswith("cuda") else 768
-    dtype = torch.bfloat16 if device.startswith("cuda") else torch.float32
-    matrix = torch.randn(size, size, device=device, dtype=dtype)
-    float((matrix @ matrix)[0, 0])
-    start, count = time.perf_counter(), 0
-    while time.perf_counter() - start < 0.2:
-        float((matrix @ matrix)[0, 0])
-        count += 1
-    return count * 2 * size**3 / (time.perf_counter() - start)
 
 
 def _format_bytes(number: float) -> str:

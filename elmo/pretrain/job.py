@@ -26,16 +26,28 @@ from elmo.devices import choose_device
 from elmo.errors import ConfigError, DataError
 from elmo.files import read_json
 from elmo.model.bilm import BiLM
-from elmo.model.config import BiLMConfig, HeadConfig, WordConfig, num_parameters
-from elmo.pretrain.config import RunConfig, write_config
+from elmo.model.config import BiLMConfig, num_parameters
+from elmo.pretrain.config import RunConfig, model_config_for_vocab, num_steps, resolve_precision, write_config
 from elmo.pretrain.data.preflight import preflight_warnings
 from elmo.pretrain.data.prepare import prepare
 from elmo.pretrain.data.prepared import PreparedData, open_prepared
 from elmo.pretrain.data.sources import describe_folders
 from elmo.pretrain.data.stream import shuffle_identity
 from elmo.pretrain.data.vocabulary import require_sorted
+from elmo.pretrain.duration import (
+    HOUR,
+    TextSize,
+    describe_duration,
+    describe_presets,
+    estimate_durations,
+    first_step,
+    last_step,
+    prepared_size,
+    run_name,
+)
 from elmo.pretrain.train import distributed
 from elmo.pretrain.train.export import export, load_best_weights
+from elmo.pretrain.train.heap_memory import freed_memory_kept
 from elmo.pretrain.train.loop import TrainResult, train
 from elmo.pretrain.train.step_inputs import step_seed
 from elmo.pretrain.train.type_inputs import input_rows
@@ -77,19 +89,21 @@ def pretrain(
         data = _prepare_or_open(config, out, continued, num_workers, say, show_progress)
         model_config = model_config_for(config, data)
         config = resolve_settings(replace(config, model=replace(model_config, head=None)), data, device)
-        model = _initial_model(model_config, config, initial).to(device)
-        rows = input_rows(data, model_config).to(device)
         say(_describe_run(config, model_config, data, device))
-        result = train(
-            model,
-            rows,
-            data,
-            config,
-            out,
-            identity=identity(config, data),
-            strict_resume=strict_resume,
-            print_status=say,
-        )
+        with freed_memory_kept(device):
+            _say_duration(config, prepared_size(data), device, out, say, is_finetuning=initial is not None)
+            model = _initial_model(model_config, config, initial).to(device)
+            rows = input_rows(data, model_config).to(device)
+            result = train(
+                model,
+                rows,
+                data,
+                config,
+                out,
+                identity=identity(config, data),
+                strict_resume=strict_resume,
+                print_status=say,
+            )
         if result.reason == "signal" or distributed.rank() != 0:
             return JobResult(result, None, None)
         load_best_weights(model, out, result)
@@ -105,12 +119,8 @@ def pretrain(
 
 def resolve_settings(config: RunConfig, data: PreparedData, device: str) -> RunConfig:
     """The config with the settings that depend on text and device filled in: the number of steps and the precision."""
-    train = config.train
-    steps = train.max_steps or max(1, round(train.epochs * data.train.num_positions / (train.rows * train.steps)))
-    precision = (
-        ("bfloat16" if device.startswith("cuda") else "float32") if train.precision == "auto" else train.precision
-    )
-    return replace(config, train=replace(train, max_steps=steps, precision=precision))
+    steps, precision = num_steps(config.train, data.train.num_positions), resolve_precision(config.train, device)
+    return replace(config, train=replace(config.train, max_steps=steps, precision=precision))
 
 
 def model_config_for(config: RunConfig, data: PreparedData) -> BiLMConfig:
@@ -124,18 +134,6 @@ def model_config_for(config: RunConfig, data: PreparedData) -> BiLMConfig:
             "Prepare the text again with the model's max_chars.",
         )
     return model_config_for_vocab(config, data.vocab_size)
-
-
-def model_config_for_vocab(config: RunConfig, vocab_size: int) -> BiLMConfig:
-    """The configured shape, with a softmax (and a word table, if the model has one) for vocab_size words."""
-    objective, model = config.objective, config.model
-    if objective.softmax == "adaptive":
-        cutoffs = objective.cutoffs or (max(1, vocab_size // 10), max(2, vocab_size // 2))
-        head = HeadConfig(vocab_size=vocab_size, kind="adaptive", cutoffs=cutoffs)
-    else:
-        head = HeadConfig(vocab_size=vocab_size, tied=objective.tied)
-    words = model.words and WordConfig(num_words=vocab_size, word_dim=model.words.word_dim)
-    return replace(model, words=words, head=head)
 
 
 def identity(config: RunConfig, data: PreparedData) -> dict[str, Any]:
@@ -174,6 +172,25 @@ def _check_rows(config: RunConfig) -> None:
             f"{config.train.accumulate} micro-batches.",
             f"Choose --rows divisible by {divisor}.",
         )
+
+
+def _say_duration(
+    config: RunConfig, text: TextSize, device: str, out: Path, say: Callable[[str], None], *, is_finetuning: bool
+) -> None:
+    """Says how long the run will take; a new run of more than an hour also hears of the presets that take less.
+
+    Nothing is measured with several processes, whose steps wait for each other; the log shows the time that is left.
+    """
+    first = first_step(out)
+    num_steps_left = last_step(config, text) - first
+    if num_steps_left <= 0 or distributed.world_size() > 1:
+        return
+    own_name, is_resumed = run_name(config), first > 0
+    presets_above = None if is_resumed or is_finetuning else HOUR
+    durations = estimate_durations(config, text, device, num_steps_left, presets_above=presets_above)
+    say(f"estimate: {describe_duration(config, durations[own_name], is_resumed=is_resumed)}")
+    if len(durations) > 1:
+        say(f"presets: {describe_presets(durations, own_name)}")
 
 
 def _ignore_line(line: str) -> None:

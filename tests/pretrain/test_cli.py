@@ -71,8 +71,9 @@ def test_dry_run_prints_an_estimate_and_writes_nothing(
 ) -> None:
     done = run_in_process(capsys, *arguments(text, tmp_path / "run", "--dry-run"))
     assert done.returncode == 0, done.stderr
-    for text_part in ("tokens per epoch", "about 63 words", "parameters", "memory", "tokens/s", "GB free", "40 steps"):
-        assert text_part in done.stdout, done.stdout
+    parts = ("tokens per epoch", "about 63 words", "parameters", "memory", "tokens/s", "GB free", "40 steps")
+    for part in (*parts, " for the run", "this run about", "original about", "within an hour: ", "within a night: "):
+        assert part in done.stdout, done.stdout
     assert not (tmp_path / "run").exists()
 
 

@@ -90,7 +90,9 @@ def test_rows_of_old_words_are_copied_and_new_rows_are_means_of_them(workspace: 
 def test_fine_tuning_lowers_perplexity_in_the_new_domain_and_reports_both(workspace: Path, tmp_path: Path) -> None:
     parts = read_store(workspace / "run" / "model")
     run = domain_run(workspace, max_steps=60)
-    result, report = finetune(parts, run, tmp_path, also=(str(workspace / "old_test.txt"),), num_workers=1)
+    also, lines = (str(workspace / "old_test.txt"),), list[str]()
+    result, report = finetune(parts, run, tmp_path, also=also, num_workers=1, say=lines.append)
+    assert [line.partition(" ")[0] for line in lines if "for the run" in line] == ["estimate:"]  # and no presets
     before, after = report["before"]["by_source"], report["after"]["by_source"]
     assert set(before) == {"new_test.txt", "old_test.txt"}
     assert after["new_test.txt"]["reset"]["mean"] < 0.6 * before["new_test.txt"]["reset"]["mean"]
