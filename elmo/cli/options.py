@@ -29,16 +29,17 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
 Tokenizer = Annotated[
     str | None,
     typer.Option(
-        help="Tokenizer: default, spacy:LANG, moses:LANG, or whitespace if the text is already tokenised. Default: "
-        "that of the model."
+        help="Tokenizer: default (English), unicode (any language), spacy:LANG, moses:LANG, or whitespace if the text "
+        "is already tokenised. Default: that of the model."
     ),
 ]
 ReadingTokenizer = Annotated[
     str | None,
     typer.Option(
         "--tokenizer",
-        help="Tokenizer for raw text with one paragraph per line: default, spacy:LANG, moses:LANG, whitespace; none: "
-        "the text has one tokenised sentence per line. Default: that of the model, or else none.",
+        help="Tokenizer for raw text with one paragraph per line: default (English), unicode (any language), "
+        "spacy:LANG, moses:LANG, whitespace; none: the text has one tokenised sentence per line. Default: that of the "
+        "model, or else none.",
     ),
 ]
 Encoding = Annotated[str, typer.Option(help="Encoding of the text, for example latin-1, cp1252 or utf-16.")]

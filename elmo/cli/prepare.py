@@ -32,7 +32,8 @@ def run(
     tokenizer: Annotated[
         str | None,
         typer.Option(
-            help="Tokenizer for raw text with one paragraph per line: default, spacy:LANG, moses:LANG, whitespace."
+            help="Tokenizer for raw text with one paragraph per line: default (English), unicode (any language), "
+            "spacy:LANG, moses:LANG, whitespace."
         ),
     ] = None,
     heldout: Annotated[
