@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import time
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -16,9 +17,10 @@ from elmo.files import COMPRESSED
 from elmo.model.config import num_parameters
 from elmo.pretrain.config import RunConfig
 from elmo.pretrain.data.corpus import read_sentences
+from elmo.pretrain.data.languages import Language, sample_languages
 from elmo.pretrain.data.prepare_config import PrepareConfig
 from elmo.pretrain.data.prepared import open_prepared
-from elmo.pretrain.data.sources import find_sources
+from elmo.pretrain.data.sources import find_language_sources, find_sources
 from elmo.pretrain.data.vocabulary import read_vocabulary
 from elmo.pretrain.job import model_config_for_vocab
 from elmo.pretrain.train.throughput import flops_per_token
@@ -39,6 +41,7 @@ class _Text:
     num_bytes: float
     epoch_tokens: int
     vocab_size: int
+    languages: tuple[Language, ...] = ()
 
 
 def estimate(config: RunConfig, out: Path, *, continued: bool = False) -> str:
@@ -68,6 +71,7 @@ def estimate(config: RunConfig, out: Path, *, continued: bool = False) -> str:
     disk = (train.keep + 1) * copies * 4 * (parameters + softmax)
     return "\n".join(
         [
+            *_describe_languages(text.languages, config.data.temperature),
             f"text        {text.num_files} files, {text.num_bytes / 1e6:,.1f} MB, about {epoch_tokens:,} tokens per "
             "epoch",
             f"vocabulary  about {vocab_size:,} words (at most {config.data.max_vocab or 'all'})",
@@ -86,17 +90,40 @@ def _prepared_text(folder: Path) -> _Text:
     data = open_prepared(folder)
     sources = [source for source in data.manifest["sources"] if source["split"] == "train"]
     num_bytes = sum(source["size"] for source in sources)
-    return _Text(len(sources), num_bytes, data.train.num_positions, data.vocab_size)
+    return _Text(len(sources), num_bytes, data.train.num_positions, data.vocab_size, data.languages)
+
+
+def _describe_languages(languages: Sequence[Language], temperature: float) -> list[str]:
+    if not languages:
+        return []
+    shares = ", ".join(f"{one.name} {one.share:.1%} (x {one.repetitions:.2f})" for one in languages)
+    return [f"languages   {len(languages)}, temperature {temperature:g}; share of an epoch (repetitions): {shares}"]
 
 
 def _sampled_text(data: PrepareConfig) -> _Text:
-    sources = find_sources(data.files)
-    sentences = list(islice(read_sentences(data.files, data.reading), SAMPLE_SENTENCES))
+    if not data.languages:
+        return _sampled_files(data, data.files, SAMPLE_SENTENCES)
+    find_language_sources(data.languages)  # a file of two languages is an error now
+    num_sentences = max(1, SAMPLE_SENTENCES // len(data.languages))
+    texts = {name: _sampled_files(data, files, num_sentences) for name, files in data.languages.items()}
+    sizes = {name: text.epoch_tokens for name, text in texts.items()}
+    return _Text(
+        sum(text.num_files for text in texts.values()),
+        sum(text.num_bytes for text in texts.values()),
+        sum(sizes.values()),
+        min(data.max_vocab or 1 << 30, sum(text.vocab_size for text in texts.values())),
+        sample_languages(sizes, data.temperature),
+    )
+
+
+def _sampled_files(data: PrepareConfig, files: Sequence[str], max_sentences: int) -> _Text:
+    sources = find_sources(files)
+    sentences = list(islice(read_sentences(files, data.reading), max_sentences))
     sample_bytes = sum(len(token.encode()) + 1 for sentence in sentences for token in sentence)
     total_bytes = sum(
         source.size * (COMPRESSION_RATIO if source.path.endswith(COMPRESSED) else 1) for source in sources
     )
-    is_sample = len(sentences) == SAMPLE_SENTENCES
+    is_sample = len(sentences) == max_sentences
     scale = max(1.0, total_bytes / max(sample_bytes, 1)) if is_sample else 1.0
     epoch_tokens = int((sum(map(len, sentences)) + len(sentences)) * scale)
     return _Text(len(sources), total_bytes, epoch_tokens, _estimate_vocab_size(data, sentences, scale))
