@@ -171,7 +171,7 @@ def test_prepared_text_is_not_reused_for_other_languages_or_another_temperature(
     swapped = PrepareConfig(files=(), languages={"aa": files["bb"], "cc": files["aa"]}, heldout=0.1)
     with pytest.raises(OutputError):
         prepare(swapped, tmp_path / "prepared", num_workers=1)
-    with pytest.raises(OutputError, match="temperature: 1.0 then, 2.0 now"):
+    with pytest.raises(OutputError, match=r"temperature: 1\.0 then, 2\.0 now"):
         prepared(tmp_path, temperature=2.0)
     renamed = PrepareConfig(files=(), languages={"aa": files["aa"], "cc": files["bb"]}, heldout=0.1)
     with pytest.raises(OutputError, match="language bb then, cc now"):
