@@ -20,8 +20,9 @@ def run(
         list[str],
         typer.Argument(
             help="Data of the probe. pos, ner: train, dev and test files, their folder, or their common prefix. "
-            "languages: a folder with treebanks of several languages (de-ud-train.conllu ...). wsd: the folder with SemCor, Evaluation_Datasets and index.sense. wic: the folder with train.data.txt. "
-            "similarity: a file of word pairs with human ratings."
+            "languages: a folder with treebanks of several languages (de-ud-train.conllu ...). wsd: the folder with "
+            "SemCor, Evaluation_Datasets and index.sense. wic: the folder with train.data.txt. similarity: a file of "
+            "word pairs with human ratings."
         ),
     ],
     model: Annotated[str, typer.Option(help="Name, folder or file of the model.")] = "default",
