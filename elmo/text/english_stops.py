@@ -53,14 +53,10 @@ def ends_sentence(text: str, start: int, match: re.Match[str], end: int, lower_s
     """Whether the stop ends a sentence; the paragraph begins or the last sentence ended at `start`."""
     if match["hard"]:
         return True
-    gap = _GAP.match(text, match.end(), end)
-    if gap is None or gap.end() == end:
+    following = sentence_start(text, match.end(), end, lower_starts)
+    if following is None:
         return False
-    following = text[gap.end() : gap.end() + 40]
-    if not starts_sentence(following, "\n" in gap[0], lower_starts):
-        return False
-    stop = match["soft"]
-    if stop != ".":
+    if match["soft"] != ".":
         return True
     word = word_before(text, start, match.start())
     next_text = following.lstrip(OPENERS)
@@ -76,6 +72,15 @@ def ends_sentence(text: str, start: int, match: re.Match[str], end: int, lower_s
     return True
 
 
+def sentence_start(text: str, position: int, end: int, lower_starts: bool) -> str | None:
+    """The text that follows whitespace at `position`, if it looks like the start of a sentence; else None."""
+    gap = _GAP.match(text, position, end)
+    if gap is None or gap.end() == end:
+        return None
+    following = text[gap.end() : gap.end() + 40]
+    return following if _starts_sentence(following, "\n" in gap[0], lower_starts) else None
+
+
 def word_before(text: str, start: int, stop: int) -> str:
     """The word that ends at `stop`, at most 30 characters of it."""
     match = _WORD_BEFORE.search(text[max(start, stop - 30) : stop])
@@ -87,8 +92,7 @@ def is_label(text: str, start: int, stop: int) -> bool:
     return stop - start < 40 and _LABEL.fullmatch(text, start, stop) is not None
 
 
-def starts_sentence(following: str, new_line: bool, lower_starts: bool) -> bool:
-    """Whether the text after a stop and whitespace looks like the start of a sentence."""
+def _starts_sentence(following: str, new_line: bool, lower_starts: bool) -> bool:
     first = following.lstrip(OPENERS)[:1]
     if first.islower():
         return lower_starts

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 
-from elmo.text.english_stops import OPENERS, is_label, starts_sentence, word_before, words
+from elmo.text.english_stops import OPENERS, is_label, sentence_start, word_before, words
 
 _SOFT = r".!?\u2026\u203c\u2047-\u2049"
 _HARD = (
@@ -30,7 +30,6 @@ STOP = re.compile(
     rf"|(?P<hard>[{_HARD}]+){_CLOSERS}"
     rf"|(?<=[\u0370-\u03ff\u1f00-\u1fff])(?P<greek>[;\u037e]){_CLOSERS}"
 )
-_GAP = re.compile(r"\s+")
 _ABBREVIATIONS = words(
     "Mr Mrs Ms Dr Drs Prof St Ste Sr Sra Srta Jr Hr Fr Nr No Mme Mlle MM Sig Dott Avv Ing Mgr Sen Rep Gov Gen Lt Col "
     "Capt Sgt Art art Abs Kap Bd Bl bl Vol vol pp p S s str Str č č.p tzv tj r stol mr dr prof v vs cf fig Fig Abb ca "
@@ -43,11 +42,8 @@ def ends_sentence(text: str, start: int, match: re.Match[str], end: int, lower_s
     """Whether the stop ends a sentence; the paragraph begins or the last sentence ended at `start`."""
     if match["hard"]:
         return True
-    gap = _GAP.match(text, match.end(), end)
-    if gap is None or gap.end() == end:
-        return False
-    following = text[gap.end() : gap.end() + 40]
-    if not starts_sentence(following, "\n" in gap[0], lower_starts):
+    following = sentence_start(text, match.end(), end, lower_starts)
+    if following is None:
         return False
     if match["soft"] != ".":
         return True
