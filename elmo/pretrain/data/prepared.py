@@ -175,8 +175,8 @@ class PreparedData:
     def by_language(self, by_source: Mapping[str, T]) -> dict[str, list[T]]:
         """Values of source files, grouped by the language of the file in the order of `languages`."""
         groups: dict[str, list[T]] = {language.name: [] for language in self.languages}
-        for source in self.manifest["sources"] if groups else ():
-            if source["path"] in by_source:
+        for source in self.manifest["sources"]:
+            if source.get("language") in groups and source["path"] in by_source:
                 groups[source["language"]].append(by_source[source["path"]])
         return {name: values for name, values in groups.items() if values}
 
