@@ -32,9 +32,24 @@ _TAGGING = {
     },
     "data?": _FILES,
 }
+_ACCURACIES = {"test": _PERCENT, "dev": _PERCENT}
+_LANGUAGES = {
+    **_PROBE,
+    "scores": {
+        "metric": str,
+        "languages": Keys(
+            r"[\w.-]{1,40}",
+            {"views": Keys(_VIEW, _ACCURACIES, least=1), "usual_tag": _ACCURACIES, "static?": _ACCURACIES},
+            least=1,
+        ),
+        "mean": {"*": _ACCURACIES},
+    },
+    "data?": _FILES,
+}
 _SENSES = {"ALL": _PERCENT, "*": NUMBER}
 _PROBES: dict[str, Any] = {
     "pos": _TAGGING,
+    "languages": _LANGUAGES,
     "ner": _TAGGING,
     "wsd": {
         **_PROBE,
@@ -76,6 +91,7 @@ _RECORDS: dict[str, Any] = {
             "reset?": Maybe(_PERPLEXITY),
             "carried?": Maybe(_PERPLEXITY),
             "by_source?": Maybe({"*": _PERPLEXITY}),
+            "by_language?": Maybe({"*": _PERPLEXITY}),
         },
     },
     "perplexity": {

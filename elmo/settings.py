@@ -15,6 +15,7 @@ from __future__ import annotations
 import difflib
 import json
 import math
+import re
 import sys
 import types
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -145,6 +146,8 @@ def _parse_value(key: str, value: Any, hint: Any) -> Any:
         return None
     if is_dataclass(plain):
         return value if isinstance(value, cast(type, plain)) else parse_settings(cast(type, plain), value, section=key)
+    if get_origin(plain) is dict:
+        return _parse_table(key, value, plain)
     if get_origin(plain) is tuple:
         parsed = _parse_tuple(key, value, plain)
     else:
@@ -178,6 +181,16 @@ def _parse_tuple(key: str, value: Any, hint: Any) -> tuple[Any, ...] | None:
     return tuple(_parse_value(f"{key}[{i}]", *pair) for i, pair in enumerate(zip(value, items, strict=True)))
 
 
+def _parse_table(key: str, value: Any, hint: Any) -> dict[str, Any]:
+    """A table with names of the user's choice; the names must not need quotes in TOML."""
+    if not isinstance(value, Mapping):
+        raise ConfigError(f"{key} is {value!r:.80}; expected {_expected(hint)}.")
+    for name in value:
+        if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z0-9_-]+", name):
+            raise ConfigError(f"{key} has the name {name!r:.80}; expected letters, digits, - and _.")
+    return {name: _parse_value(f"{key}.{name}", item, get_args(hint)[1]) for name, item in value.items()}
+
+
 def _split_hint(hint: Any) -> tuple[Any, Limit | None, bool]:
     """An annotation as its plain type, its limit, and whether None is allowed."""
     if get_origin(hint) in (Union, types.UnionType):
@@ -192,8 +205,8 @@ def _split_hint(hint: Any) -> tuple[Any, Limit | None, bool]:
 def _expected(hint: Any) -> str:
     """What a field takes, in words."""
     plain, limit, optional = _split_hint(hint)
-    if is_dataclass(plain):
-        text = "a table of settings"
+    if is_dataclass(plain) or get_origin(plain) is dict:
+        text = "a table of settings" if is_dataclass(plain) else "a table"
     elif get_origin(plain) is tuple:
         items = get_args(plain)
         text = "a list" if items[-1] is ... else f"a list of {len(items)} values"

@@ -48,8 +48,8 @@ def line_chart(
     x_ticks = list(x_ticks if x_ticks is not None else (xs if log_x else even_ticks(min(xs), max(xs))))
     legend, top = _legend(lines)
     bottom, floor = top + PLOT_HEIGHT, min(*ys, *y_ticks)
-    across = _scale(min(*xs, *x_ticks), max(*xs, *x_ticks), LEFT, WIDTH - RIGHT, log=log_x)
-    up = _scale(floor, max(*ys, *y_ticks), bottom, top, log=log_y)
+    across = scale(min(*xs, *x_ticks), max(*xs, *x_ticks), LEFT, WIDTH - RIGHT, log=log_x)
+    up = scale(floor, max(*ys, *y_ticks), bottom, top, log=log_y)
     parts = [*_x_axis(x_ticks, across, bottom, x_label, x_unit), *_y_axis(y_ticks, up, (top + bottom) / 2, y_label)]
     for series, line in zip(SERIES, lines, strict=False):
         parts += _series(series, line, across, up, floor=floor)
@@ -77,7 +77,7 @@ def log_ticks(low: float, high: float) -> list[float]:
     return even_ticks(low, high, 4)
 
 
-def _scale(low: float, high: float, start: float, end: float, *, log: bool) -> Scale:
+def scale(low: float, high: float, start: float, end: float, *, log: bool) -> Scale:
     """Maps values from `low` to `high` onto coordinates from `start` to `end`; a single value maps to the middle."""
     transform: Scale = (lambda value: math.log(max(value, 1e-12))) if log else (lambda value: value)
     first, last = transform(low), transform(high)

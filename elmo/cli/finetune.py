@@ -11,15 +11,18 @@ from elmo.cli.options import (
     TEXT_FILES,
     Assignments,
     Device,
+    Languages,
     OptionalEncoding,
     ReadingTokenizer,
     Rows,
     RunFolder,
     Seed,
     StopAfter,
+    Temperature,
     Workers,
     drop_unset,
     heldout_settings,
+    parse_languages,
     print_status,
     reading_tokenizer_of,
     run_length,
@@ -34,12 +37,17 @@ EXAMPLE = "elmo finetune my-model/ medical/*.txt --out medical-run/ --heldout me
 def run(
     model: Annotated[str | None, typer.Argument(help="Name, folder or file of the model to start from.")] = None,
     files: Annotated[list[str] | None, typer.Argument(help=f"Text of the new domain: {TEXT_FILES}.")] = None,
+    language: Languages = None,
+    temperature: Temperature = None,
     out: RunFolder = Path("finetuned"),
     tokenizer: ReadingTokenizer = None,
     encoding: OptionalEncoding = None,
     heldout: Annotated[
         str | None,
-        typer.Option(help="Held-out text of the new domain: files separated by commas, or a share of the sentences."),
+        typer.Option(
+            help="Held-out text of the new domain: files separated by commas, with --language as de=test.txt, or a "
+            "share of the sentences."
+        ),
     ] = None,
     also: Annotated[
         list[str] | None, typer.Option(help="Held-out text of the old domain, measured before and after as well.")
@@ -73,21 +81,22 @@ def run(
     from elmo.records import format_record
     from elmo.weights.lookup import find_model
 
-    flags: dict[str, Any] = {"data": heldout_settings(heldout), "optim": {"lr": lr}}
+    flags: dict[str, Any] = {"data": heldout_settings(heldout, by_language=language is not None), "optim": {"lr": lr}}
     flags["train"] = {"rows": rows, "seed": seed, "device": device, **run_length(epochs, max_steps, stop_after)}
     options: dict[str, Any] = {"max_new_words": new_words, "min_count": min_count, "also": also}
+    flags["data"] |= {"languages": parse_languages(language), "temperature": temperature}
     continued = model is None
     if model is None:
         flags["data"]["reading"] = {"tokenize": OFF if tokenizer == "none" else tokenizer, "encoding": encoding}
         config = continued_config(out, drop_unset(**flags), *map(parse_assignment, set_ or ()), finetuning=True)
         options = _recorded_options(read_initial(out), options, out)
         parts = find_model(options.pop("model"))
-    elif not files:
+    elif not files and not language:
         raise ConfigError("No text files were given.", f"Example: {EXAMPLE}")
     else:
         parts = find_model(model)
         reading = {"tokenize": reading_tokenizer_of(parts.tokenizer, tokenizer), "encoding": encoding}
-        flags["data"] |= {"files": files, "reading": reading}
+        flags["data"] |= {"files": files or None, "reading": reading}
         defaults = {"train": {"epochs": 1.0}, "optim": {"lr": 5e-4}}
         config = make_config(defaults, drop_unset(**flags), *map(parse_assignment, set_ or ()))
         options = {"max_new_words": 50_000, "min_count": 5, **drop_unset(**options)}

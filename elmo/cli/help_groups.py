@@ -15,6 +15,7 @@ GROUPS: dict[str, tuple[str, ...]] = {  # heading: its flags; "--flag VERB" hold
         "--train", "--dev", "--test", "--text", "--file", "--tokenizer", "--encoding", "--errors", "--heldout",
         "--also", "--paragraphs", "--max-chars", "--min-count", "--max-vocab", "--vocab", "--specials", "--new-words",
         "--check", "--carried", "--column", "--limit", "--examples", "--shares", "--sentences", "--language", "--bank",
+        "--temperature",
         "--missing", "--corpus", "--max-words",
     ),
     "Search": ("-k", "--same-word", "--beside", "--layers similar", "--index"),

@@ -29,16 +29,17 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
 Tokenizer = Annotated[
     str | None,
     typer.Option(
-        help="Tokenizer: default, spacy:LANG, moses:LANG, or whitespace if the text is already tokenised. Default: "
-        "that of the model."
+        help="Tokenizer: default (English), unicode (any language), spacy:LANG, moses:LANG, or whitespace if the text "
+        "is already tokenised. Default: that of the model."
     ),
 ]
 ReadingTokenizer = Annotated[
     str | None,
     typer.Option(
         "--tokenizer",
-        help="Tokenizer for raw text with one paragraph per line: default, spacy:LANG, moses:LANG, whitespace; none: "
-        "the text has one tokenised sentence per line. Default: that of the model, or else none.",
+        help="Tokenizer for raw text with one paragraph per line: default (English), unicode (any language), "
+        "spacy:LANG, moses:LANG, whitespace; none: the text has one tokenised sentence per line. Default: that of the "
+        "model, or else none.",
     ),
 ]
 Encoding = Annotated[str, typer.Option(help="Encoding of the text, for example latin-1, cp1252 or utf-16.")]
@@ -47,6 +48,21 @@ OptionalEncoding = Annotated[
 ]
 RunFolder = Annotated[
     Path, typer.Option(help="Folder of the run. The same command, or --out alone, continues an interrupted run.")
+]
+Languages = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--language",
+        help="Text of one language, instead of the files: LANGUAGE=FILES (de=de.txt, fr='fr/*.txt'); may be repeated.",
+    ),
+]
+Temperature = Annotated[
+    float | None,
+    typer.Option(
+        min=1.0,
+        help="Sampling of languages: each is read in proportion to size ** (1 / temperature). 1, the default, reads "
+        "the text as it is; 2 and more repeat small languages.",
+    ),
 ]
 TEXT_FILES = "files, globs or folders (.txt files; .gz .bz2 .xz .zst too)"
 StopAfter = Annotated[str | None, typer.Option(help="Stop after this time and save a checkpoint: 90s, 30m, 2h.")]
@@ -76,14 +92,31 @@ def run_length(epochs: float | None, max_steps: int | None, stop_after: str | No
     return {"epochs": epochs, "max_steps": max_steps, "stop_after": seconds}
 
 
-def heldout_settings(heldout: str | None) -> dict[str, Any]:
-    """Data settings of --heldout: a share of the text if it is a number, otherwise files separated by commas."""
+def parse_languages(values: Iterable[str] | None, flag: str = "--language") -> dict[str, list[str]] | None:
+    """The files of each language from LANGUAGE=FILES; a language that is named again gets more files."""
+    if values is None:
+        return None
+    languages: dict[str, list[str]] = {}
+    for value in values:
+        name, equals, files = value.partition("=")
+        if not equals or not name or not files:
+            raise ConfigError(f"{flag} {value!r}: expected LANGUAGE=FILES.", f"For example {flag} de=de.txt")
+        languages.setdefault(name, []).append(files)
+    return languages
+
+
+def heldout_settings(heldout: str | None, *, by_language: bool = False) -> dict[str, Any]:
+    """Data settings of --heldout: a share of the text if it is a number, otherwise files separated by commas.
+
+    With `by_language` each file is written LANGUAGE=FILE.
+    """
     if heldout is None:
         return {}
     try:
         return {"heldout": float(heldout)}
     except ValueError:
-        return {"heldout_files": heldout.split(",")}
+        files = heldout.split(",")
+    return {"heldout_languages": parse_languages(files, "--heldout")} if by_language else {"heldout_files": files}
 
 
 def drop_unset(**values: Any) -> dict[str, Any]:

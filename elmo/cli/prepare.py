@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from elmo.cli.options import TEXT_FILES, Encoding, report_folders
+from elmo.cli.options import TEXT_FILES, Encoding, Languages, Temperature, drop_unset, parse_languages, report_folders
 from elmo.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -19,7 +19,9 @@ EXAMPLE = "elmo prepare 'corpus/*.txt.gz' --tokenizer default --out prepared/"
 
 
 def run(
-    files: Annotated[list[str], typer.Argument(help=f"Text: {TEXT_FILES}; - is stdin.")],
+    files: Annotated[list[str] | None, typer.Argument(help=f"Text: {TEXT_FILES}; - is stdin.")] = None,
+    language: Languages = None,
+    temperature: Temperature = None,
     out: Annotated[Path | None, typer.Option(help="Output folder.")] = None,
     vocab: Annotated[
         Path | None,
@@ -32,11 +34,15 @@ def run(
     tokenizer: Annotated[
         str | None,
         typer.Option(
-            help="Tokenizer for raw text with one paragraph per line: default, spacy:LANG, moses:LANG, whitespace."
+            help="Tokenizer for raw text with one paragraph per line: default (English), unicode (any language), "
+            "spacy:LANG, moses:LANG, whitespace."
         ),
     ] = None,
     heldout: Annotated[
-        list[str], typer.Option(help="Held-out text: a share of the sentences between 0 and 1, or files.")
+        list[str],
+        typer.Option(
+            help="Held-out text: a share of the sentences between 0 and 1, or files; with --language as de=test.txt."
+        ),
     ] = ["0.01"],  # noqa: B006  # typer copies it
     max_chars: Annotated[
         int, typer.Option(help="Characters (bytes) per word, including two boundary marks; longer words are cut.")
@@ -71,21 +77,25 @@ def run(
     tokenize = None if tokenizer == "none" else tokenizer
     reading = Reading(tokenize=tokenize, specials=specials, errors=errors, encoding=encoding)
     shared: dict[str, Any] = {"max_vocab": max_vocab, "min_count": min_count, "max_chars": max_chars}
-    report_folders(files)
+    text = drop_unset(languages=parse_languages(language), temperature=temperature)
+    text |= _heldout_settings(heldout, by_language=language is not None)
+    config = PrepareConfig(
+        files=tuple(files or ()),
+        reading=reading,
+        vocab_path=None if vocab is None else str(vocab),
+        **shared,
+        **text,
+    )
+    if not config.training_files:
+        raise ConfigError("No text files were given.", f"Example: {EXAMPLE}")
+    report_folders(config.training_files)
     if check:
         vocabulary = read_vocabulary(vocab) if vocab else None
-        report = preflight(files, reading, vocab=vocabulary, num_workers=workers, **shared)
+        report = preflight(config.training_files, reading, vocab=vocabulary, num_workers=workers, **shared)
         typer.echo(json.dumps(report.to_dict(), ensure_ascii=False) if as_json else "\n".join(report.lines()))
         raise typer.Exit(1 if report.errors else 0)
     if out is None:
         raise ConfigError("No output folder was given.", "Give --out DIR, or --check to only check the text.")
-    config = PrepareConfig(
-        files=tuple(files),
-        reading=reading,
-        vocab_path=None if vocab is None else str(vocab),
-        **shared,
-        **_heldout_settings(heldout),
-    )
     if not out.exists():
         for warning in preflight_warnings(config, workers):
             typer.echo(f"warning: {warning}", err=True)
@@ -98,13 +108,13 @@ def run(
         typer.echo(f"{name:<22} {value:,}" if isinstance(value, int) else f"{name:<22} {value}")
 
 
-def _heldout_settings(values: list[str]) -> dict[str, Any]:
+def _heldout_settings(values: list[str], *, by_language: bool) -> dict[str, Any]:
     if len(values) == 1 and not os.path.exists(values[0]):
         try:
             return {"heldout": float(values[0])}
         except ValueError:
             pass  # a glob
-    return {"heldout_files": tuple(values)}
+    return {"heldout_languages": parse_languages(values, "--heldout")} if by_language else {"heldout_files": values}
 
 
 def _facts(data: PreparedData) -> dict[str, Any]:
@@ -123,4 +133,5 @@ def _facts(data: PreparedData) -> dict[str, Any]:
         "cut_share": round(manifest["cut_share"], 6),
         "shards": len(data.train.shards),
         "fingerprint": data.fingerprint,
+        **{f"share_of_{language.name}": round(language.share, 4) for language in data.languages},
     } | ({"skipped": skipped} if skipped else {})

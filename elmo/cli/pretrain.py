@@ -13,15 +13,18 @@ from elmo.cli.options import (
     Assignments,
     ConfigFile,
     Device,
+    Languages,
     OptionalEncoding,
     ReadingTokenizer,
     Rows,
     RunFolder,
     Seed,
     StopAfter,
+    Temperature,
     Workers,
     drop_unset,
     heldout_settings,
+    parse_languages,
     print_status,
     report_folders,
     run_length,
@@ -34,6 +37,8 @@ EXAMPLE = "elmo pretrain 'corpus/*.txt' --out run/ --preset small --tokenizer de
 
 def run(
     files: Annotated[list[str] | None, typer.Argument(help=f"Text: {TEXT_FILES}; - is stdin.")] = None,
+    language: Languages = None,
+    temperature: Temperature = None,
     out: RunFolder = Path("run"),
     config: ConfigFile = None,
     preset: Annotated[str | None, typer.Option(help="Model size: tiny, small, medium or original.")] = None,
@@ -44,7 +49,10 @@ def run(
     encoding: OptionalEncoding = None,
     heldout: Annotated[
         str | None,
-        typer.Option(help="Validation text: a share of the sentences between 0 and 1, or files separated by commas."),
+        typer.Option(
+            help="Validation text: a share of the sentences between 0 and 1, or files separated by commas; with "
+            "--language as de=test.txt,fr=test2.txt."
+        ),
     ] = None,
     vocab: Annotated[
         str | None, typer.Option(help="Vocabulary file. Default: the most frequent words of the text.")
@@ -82,26 +90,29 @@ def run(
     flags: dict[str, Any] = {"recipe": recipe, "preset": preset}
     flags["data"] = {
         "files": files or None,
+        "languages": parse_languages(language),
+        "temperature": temperature,
         "vocab_path": vocab,
         "reading": {"tokenize": OFF if tokenizer == "none" else tokenizer, "encoding": encoding},
-        **heldout_settings(heldout),
+        **heldout_settings(heldout, by_language=language is not None),
     }
     flags["train"] = {"max_tokens": max_tokens, "seed": seed, "rows": rows, "device": device}
     flags["train"] |= run_length(epochs, max_steps, stop_after)
     flags["optim"] = {"lr": lr}
     changes = [drop_unset(**flags), *map(parse_assignment, set_ or ())]
-    continued = not files and config is None and not any(layer.get("data", {}).get("files") for layer in changes)
+    names_text = any(layer.get("data", {}).get(key) for layer in changes for key in ("files", "languages"))
+    continued = config is None and not names_text
     if continued:
         if words:
             raise ConfigError("--words cannot be given for a run that is continued.", "Leave it out.")
         settings = continued_config(out, *changes)
     else:
         settings = make_config(read_toml(config) if config else {}, *changes, words=words)
-    if not settings.data.files:
+    if not settings.data.training_files:
         raise ConfigError("No text files were given.", f"Example: {EXAMPLE}")
     if dry_run:
         if not continued:
-            report_folders((*settings.data.files, *settings.data.heldout_files))
+            report_folders((*settings.data.training_files, *settings.data.all_heldout_files))
         print(estimate(settings, out, continued=continued))
         return
     result = pretrain(

@@ -10,25 +10,27 @@ import typer
 from elmo.cli.command_line import command_line
 from elmo.errors import ConfigError
 
-KINDS = ("pos", "ner", "wsd", "wic", "similarity")
+KINDS = ("pos", "languages", "ner", "wsd", "wic", "similarity")
 EXAMPLE = "elmo probe pos treebanks/en_ewt --model my-model/ --out pos.json"
 
 
 def run(
-    kind: Annotated[str, typer.Argument(help="Probe: pos, ner, wsd, wic or similarity.")],
+    kind: Annotated[str, typer.Argument(help="Probe: pos, languages, ner, wsd, wic or similarity.")],
     data: Annotated[
         list[str],
         typer.Argument(
             help="Data of the probe. pos, ner: train, dev and test files, their folder, or their common prefix. "
-            "wsd: the folder with SemCor, Evaluation_Datasets and index.sense. wic: the folder with train.data.txt. "
-            "similarity: a file of word pairs with human ratings."
+            "languages: a folder with treebanks of several languages (de-ud-train.conllu ...). wsd: the folder with "
+            "SemCor, Evaluation_Datasets and index.sense. wic: the folder with train.data.txt. similarity: a file of "
+            "word pairs with human ratings."
         ),
     ],
     model: Annotated[str, typer.Option(help="Name, folder or file of the model.")] = "default",
     vectors: Annotated[
         str | None,
         typer.Option(
-            help="Probe static word vectors instead: a file in word2vec's text format (.gz .bz2 .xz .zst too)."
+            help="Probe static word vectors instead: a file in word2vec's text format (.gz .bz2 .xz .zst too). "
+            "languages: besides the model, one file per language, named with {language}: 'vectors/{language}.vec'."
         ),
     ] = None,
     column: Annotated[str, typer.Option(help="Tag column of the treebank: xpos or upos.")] = "xpos",
@@ -64,18 +66,19 @@ def run(
     if out is not None:
         check_place(out)  # before the probe, which takes minutes
     source: VectorSource
-    if vectors:
+    if vectors and kind != "languages":
         source = read_static_vectors(vectors)
     else:
         source = ModelVectors(elmo.load(model, device=device, dtype=compute_dtype))
     record = run_probe(
         kind, source, data, column=column, config=FitConfig(epochs=epochs, seed=seed), limit=limit, cache=cache,
-        device=choose_device(device), show=True,
+        static_vectors=vectors if kind == "languages" else None, device=choose_device(device), show=True,
     )  # fmt: skip
-    is_fitted = kind in ("pos", "ner")
+    is_fitted = kind in ("pos", "languages", "ner")
     record["command"] = command_line(
         "probe", kind, *data,
-        vectors=vectors, model=None if vectors else model, column=column if kind == "pos" else None,
+        vectors=vectors, model=None if vectors and kind != "languages" else model,
+        column=column if kind == "pos" else None,
         epochs=epochs if is_fitted else None, seed=seed if is_fitted else None, limit=limit,
         compute_dtype=compute_dtype if compute_dtype != "float32" else None,
     )  # fmt: skip

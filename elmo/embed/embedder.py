@@ -36,6 +36,7 @@ from elmo.progress import Progress
 from elmo.settings import check_count
 from elmo.text.indexer import Indexer
 from elmo.text.inputs import Missing, OneText, Texts, normalize_input, single_word_warning
+from elmo.text.sentences import sentence_rules
 from elmo.text.tokenize import Token
 from elmo.text.tokenizer_function import TokenizerFunction, make_tokenizer, tokenizer_label
 from elmo.text.vocab import Vocabulary
@@ -138,6 +139,11 @@ class Embedder:
     def tokenize(self, text: str) -> list[Token]:
         """The tokens of a text as it is embedded, with their positions in it."""
         return self._tokenize(text)
+
+    @property
+    def sentence_rules(self) -> str:
+        """The rules of `elmo.split_sentences` that belong to the tokenizer: english or unicode."""
+        return sentence_rules(self.tokenizer_name)
 
     def to(self, device: str | torch.device) -> Embedder:
         """Moves the embedder to a device (cpu, cuda, cuda:1, mps, auto) and returns it. The word cache starts empty."""
@@ -282,7 +288,7 @@ class Embedder:
         as ["cuda:0", "cuda:1"] or ["cpu", "cpu"], starts a pool of processes for this call.
         """
         pooled_by = self._pooled_by(device, pool, chunk_size)
-        inputs = normalize_input(sentences, self._tokenize, missing=missing, split=split)
+        inputs = normalize_input(sentences, self._tokenize, missing=missing, split=split, rules=self.sentence_rules)
         layer_choice = choose_layers(layers, self.num_layers)
         shape = (len(inputs.sentences), *layer_choice.shape(self.dim))
         result = np.zeros(shape, dtype=self._numpy_dtype())  # (N, D)

@@ -37,8 +37,8 @@ def load(
     Without `download`, nothing is downloaded: if a known model is not on this machine, the error says how to get it.
     With it, a published model is fetched once, as by `elmo fetch`; so is a model of the Hugging Face Hub, whose name is
     hf://USER/NAME or hf://USER/NAME@REVISION. The device `auto` is CUDA, MPS or the CPU, the first one that is
-    available; the choice is logged. A tokenizer is a name (default, whitespace, spacy:LANG, moses:LANG) or a function
-    from a text to its tokens, such as spaCy's `nlp`.
+    available; the choice is logged. A tokenizer is a name (default, unicode, whitespace, spacy:LANG, moses:LANG) or a
+    function from a text to its tokens, such as spaCy's `nlp`.
     """
     is_path = weights is not None or isinstance(model, Path) or os.path.exists(model)  # a path precedes a name
     if download and not is_path and (is_hub_name(model) or resolve_alias(str(model)) in PUBLISHED_MODELS):

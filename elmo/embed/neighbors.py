@@ -121,7 +121,8 @@ def corpus_sentences(
     """
     texts = read_lines(corpus, encoding=encoding) if isinstance(corpus, (str, Path)) else corpus
     for text in texts:
-        yield from map(tuple, normalize_input([text], embedder.tokenize, split=split).sentences)
+        inputs = normalize_input([text], embedder.tokenize, split=split, rules=embedder.sentence_rules)
+        yield from map(tuple, inputs.sentences)
 
 
 def find_neighbors(

@@ -28,6 +28,7 @@ from elmo.weights.lookup import find_model
 log = logging.getLogger(__name__)
 
 Files = str | Path | Sequence[str | Path]
+Text = Files | Mapping[str, Files]  # with several languages: language -> files
 Section = Mapping[str, Any]
 
 
@@ -42,7 +43,7 @@ class TrainingResult:
 
 
 def train_bilm(
-    files: Files | None = None,  # names or globs
+    files: Text | None = None,  # names or globs; several languages: {"de": "de.txt", "fr": ["a.txt", "b.txt"]}
     *,
     lines: Iterable[str] | None = None,  # text in memory, instead of files
     out: str | Path,
@@ -69,7 +70,7 @@ def train_bilm(
 
 def finetune_bilm(
     initial_model: str | Path,  # name, folder or file
-    files: Files | None = None,
+    files: Text | None = None,
     *,
     lines: Iterable[str] | None = None,
     out: str | Path,
@@ -108,7 +109,7 @@ def finetune_bilm(
 def _config(
     defaults: Mapping[str, Any],
     sections: Mapping[str, Section | None],
-    files: Files | None,
+    files: Text | None,
     lines: Iterable[str] | None,
     out: Path,
     tokenizer: str | None,
@@ -116,9 +117,10 @@ def _config(
 ) -> RunConfig:
     if (files is None) == (lines is None):
         raise ConfigError("Expected either files or lines.", "Pass one of files=... and lines=....")
-    names = [files] if isinstance(files, (str, Path)) else list(files or ())
+    languages = {name: _as_list(of_one) for name, of_one in files.items()} if isinstance(files, Mapping) else {}
+    names = [] if isinstance(files, Mapping) or files is None else _as_list(files)
     given: dict[str, Any] = {name: section for name, section in sections.items() if section is not None}
-    text: dict[str, Any] = {"files": [str(name) for name in names] or [str(out / "lines.txt")]}
+    text: dict[str, Any] = {"languages": languages} if languages else {"files": names or [str(out / "lines.txt")]}
     if tokenizer is not None:
         text["reading"] = {"tokenize": tokenizer}
     if lines is not None:
@@ -126,9 +128,13 @@ def _config(
     config = make_config(defaults, given, {"data": text}, words=words)  # wrong settings are reported before any work
     if lines is not None:
         _write_lines(out / "lines.txt", lines)
-    elif not names:
+    elif not names and not languages:
         raise ConfigError("No text files were given.", "Name files or globs.")
     return config
+
+
+def _as_list(files: Files) -> list[str]:
+    return [str(files)] if isinstance(files, (str, Path)) else [str(name) for name in files]
 
 
 def _write_lines(path: Path, lines: Iterable[str]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import time
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -14,9 +15,10 @@ from elmo.files import COMPRESSED
 from elmo.model.config import num_parameters
 from elmo.pretrain.config import RunConfig, model_config_for_vocab
 from elmo.pretrain.data.corpus import read_sentences
+from elmo.pretrain.data.languages import Language, sample_languages
 from elmo.pretrain.data.prepare_config import PrepareConfig
 from elmo.pretrain.data.prepared import open_prepared
-from elmo.pretrain.data.sources import Source, find_sources
+from elmo.pretrain.data.sources import Source, find_language_sources, find_sources
 from elmo.pretrain.data.vocabulary import read_vocabulary
 from elmo.pretrain.duration import (
     TextSize,
@@ -43,6 +45,7 @@ class _Text:
     num_files: int
     num_bytes: float
     size: TextSize
+    languages: tuple[Language, ...] = ()
 
 
 def estimate(config: RunConfig, out: Path, *, continued: bool = False, clock: Clock = time.perf_counter) -> str:
@@ -58,6 +61,7 @@ def estimate(config: RunConfig, out: Path, *, continued: bool = False, clock: Cl
     parameters, softmax = num_parameters(model), num_parameters(model, head=True) - num_parameters(model)
     free = shutil.disk_usage(out.parent if out.parent.exists() else Path(".")).free
     lines = [
+        *_describe_languages(text.languages, config.data.temperature),
         f"text        {text.num_files} files, {text.num_bytes / 1e6:,.1f} MB, about {size.positions:,} tokens per "
         "epoch",
         f"vocabulary  about {size.vocab_size:,} words (at most {config.data.max_vocab or 'all'})",
@@ -93,15 +97,41 @@ def _prepared_text(folder: Path) -> _Text:
     data = open_prepared(folder)
     sources = [source for source in data.manifest["sources"] if source["split"] == "train"]
     num_bytes = sum(source["size"] for source in sources)
-    return _Text(len(sources), num_bytes, prepared_size(data))
+    return _Text(len(sources), num_bytes, prepared_size(data), data.languages)
+
+
+def _describe_languages(languages: Sequence[Language], temperature: float) -> list[str]:
+    if not languages:
+        return []
+    shares = ", ".join(f"{one.name} {one.share:.1%} (x {one.repetitions:.2f})" for one in languages)
+    return [f"languages   {len(languages)}, temperature {temperature:g}; share of an epoch (repetitions): {shares}"]
 
 
 def _sampled_text(data: PrepareConfig) -> _Text:
-    sources = find_sources(data.files)
-    sentences = list(islice(read_sentences(data.files, data.reading), SAMPLE_SENTENCES))
+    if not data.languages:
+        return _sampled_files(data, data.files, SAMPLE_SENTENCES)
+    find_language_sources(data.languages)  # a file of two languages is an error now
+    num_sentences = max(1, SAMPLE_SENTENCES // len(data.languages))
+    texts = {name: _sampled_files(data, files, num_sentences) for name, files in data.languages.items()}
+    sizes = {name: text.size.positions for name, text in texts.items()}
+    return _Text(
+        sum(text.num_files for text in texts.values()),
+        sum(text.num_bytes for text in texts.values()),
+        TextSize(
+            sum(sizes.values()),
+            sum(text.size.heldout_positions for text in texts.values()),
+            min(data.max_vocab or 1 << 30, sum(text.size.vocab_size for text in texts.values())),
+        ),
+        sample_languages(sizes, data.temperature),
+    )
+
+
+def _sampled_files(data: PrepareConfig, files: Sequence[str], max_sentences: int) -> _Text:
+    sources = find_sources(files)
+    sentences = list(islice(read_sentences(files, data.reading), max_sentences))
     sample_bytes = sum(len(token.encode()) + 1 for sentence in sentences for token in sentence)
     total_bytes = _num_bytes(sources)
-    is_sample = len(sentences) == SAMPLE_SENTENCES
+    is_sample = len(sentences) == max_sentences
     scale = max(1.0, total_bytes / max(sample_bytes, 1)) if is_sample else 1.0
     sample_positions = sum(map(len, sentences)) + len(sentences)
     if data.heldout_files:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,8 @@ from elmo.model.config import HeadConfig
 from elmo.model.head import SoftmaxHead
 from elmo.pretrain.config import CONFIG_FILE, RunConfig, write_config
 from elmo.pretrain.continued import INITIAL_FILE, VOCAB_FILE, read_initial
+from elmo.pretrain.data.languages import sample_languages
+from elmo.pretrain.data.prepare_config import PrepareConfig
 from elmo.pretrain.data.sources import find_sources
 from elmo.pretrain.data.vocabulary import count_words, read_vocabulary
 from elmo.pretrain.file_perplexity import file_perplexity
@@ -79,7 +81,7 @@ def finetune(
     """
     if parts.lexicon is not None or parts.config.chars is None:
         raise ConfigError("Only a model that reads characters can be fine-tuned; this one reads words or a lexicon.")
-    if heldout_files := (*config.data.heldout_files, *also):
+    if heldout_files := (*config.data.all_heldout_files, *also):
         find_sources(heldout_files)  # a missing file is an error now, and not after the training
     if continued:
         vocab = list(read_vocabulary(out / VOCAB_FILE).words)
@@ -153,19 +155,40 @@ def adapt_vocabulary(
     parts: ModelParts, config: RunConfig, max_new_words: int, min_count: int, num_workers: int | None
 ) -> tuple[list[str], Coverage]:
     """The old words and frequent new words, sorted by falling frequency in the domain; unseen old words come last."""
-    counts = count_words(config.data.files, config.data.reading, num_workers=num_workers)
-    words, _, train, _ = counts.table()
-    frequency = dict(zip(words, train.tolist(), strict=True))
+    words, counted, frequency = _count_domain(config.data, num_workers)
     specials = (BOS, EOS, UNK)
     old = [word for word in (parts.vocab or ()) if word not in specials] if parts.config.head else []
     excluded = {*old, *specials}
-    frequent = [word for word in words if word not in excluded and frequency[word] >= min_count]
+    frequent = [word for word in words if word not in excluded and counted[word] >= min_count]
     new = frequent[: max_new_words if old else config.data.max_vocab]
     old_rank = {word: rank for rank, word in enumerate(old)}
     ordered = sorted(old + new, key=lambda word: (-frequency.get(word, 0), old_rank.get(word, len(old_rank)), word))
     total = max(sum(n for word, n in frequency.items() if word not in specials), 1)
     before, after = (sum(frequency.get(word, 0) for word in group) / total for group in (old, old + new))
     return [*specials, *ordered], Coverage(len(old), len(new), before, after)
+
+
+def _count_domain(data: PrepareConfig, num_workers: int | None) -> tuple[list[str], dict[str, int], dict[str, float]]:
+    """The words of the text in falling order, their counts, and their counts weighted as training reads languages."""
+
+    def table(files: Iterable[str]) -> tuple[list[str], list[int]]:
+        words, _, train, _ = count_words(files, data.reading, num_workers=num_workers).table()
+        return words, train.tolist()
+
+    if not data.languages:
+        words, counts = table(data.files)
+        counted = dict(zip(words, counts, strict=True))
+        return words, counted, {word: float(count) for word, count in counted.items()}
+    tables = {name: table(files) for name, files in data.languages.items()}
+    # sentence ends are not counted here: these weights only order the words
+    sizes = {name: sum(counts) for name, (_, counts) in tables.items()}
+    counted = {}
+    frequency: dict[str, float] = {}
+    for language in sample_languages(sizes, data.temperature):
+        for word, count in zip(*tables[language.name], strict=True):
+            counted[word] = counted.get(word, 0) + count
+            frequency[word] = frequency.get(word, 0.0) + count * language.repetitions
+    return sorted(frequency, key=lambda word: (-frequency[word], word)), counted, frequency
 
 
 def adapt_model(parts: ModelParts, vocab: list[str], device: str = "cpu") -> BiLM:
@@ -228,7 +251,7 @@ def _heldout_perplexity(
     show_progress: bool | None,
 ) -> dict[str, Any]:
     """Perplexity on the held-out files of the new domain and on the files `also` of the old one; {} without files."""
-    files = (*config.data.heldout_files, *also)
+    files = (*config.data.all_heldout_files, *also)
     if not files:
         return {}
     reading = config.data.reading

@@ -5,7 +5,7 @@ run/
   (see `loop`: config.toml, metrics.jsonl, checkpoints/, best/)
   model/       the finished model, for elmo.load
   published/   options.json + weights.hdf5, for older tools
-  curve.svg    training and held-out curves
+  curve.svg    training and held-out curves; languages.svg: those of each language, if there are several
   report.json  held-out perplexity of the finished model and its definition
 """
 
@@ -32,7 +32,7 @@ from elmo.pretrain.data.preflight import preflight_warnings
 from elmo.pretrain.data.prepare import prepare
 from elmo.pretrain.data.prepared import PreparedData, open_prepared
 from elmo.pretrain.data.sources import describe_folders
-from elmo.pretrain.data.stream import shuffle_identity
+from elmo.pretrain.data.stream import sampling_identity, shuffle_identity
 from elmo.pretrain.data.vocabulary import require_sorted
 from elmo.pretrain.duration import (
     HOUR,
@@ -150,6 +150,7 @@ def identity(config: RunConfig, data: PreparedData) -> dict[str, Any]:
         "reset": train.reset,
         "shuffle": train.shuffle,
         **shuffle_identity(data.train, train.shuffle, train.shuffle_window),
+        **sampling_identity(data.train),
     }
 
 
@@ -219,7 +220,7 @@ def _prepare_or_open(
     """The prepared text in the run's folder; the first process prepares it, the others open it afterwards."""
     max_chars = config.model.chars.max_chars if config.model.chars else config.data.max_chars
     data_config = replace(config.data, max_chars=max_chars)
-    from_stdin, is_prepared = "-" in data_config.files, (out / "data").exists()
+    from_stdin, is_prepared = "-" in data_config.training_files, (out / "data").exists()
     if continued and from_stdin and not is_prepared:
         raise DataError(
             f"The text of the run in {out} came from standard input and was not prepared completely.",
@@ -232,7 +233,7 @@ def _prepare_or_open(
     if distributed.rank() == 0 and not uses_prepared:
         if not is_prepared:
             write_config(config, out)  # so that a run that is interrupted here can be continued
-            for line in describe_folders((*data_config.files, *data_config.heldout_files)):
+            for line in describe_folders((*data_config.training_files, *data_config.all_heldout_files)):
                 say(line)
             for warning in preflight_warnings(data_config, num_workers):
                 say(f"warning: {warning}")

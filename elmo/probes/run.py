@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from elmo.errors import ConfigError
+from elmo.probes.languages import probe_languages
 from elmo.probes.linear import FitConfig
 from elmo.probes.similarity import probe_similarity
 from elmo.probes.tagging import probe_tags
@@ -28,6 +29,10 @@ PROBES = {
     "pos": Probe(  # part of speech, linear classifier
         data="a CoNLL-U treebank: train, dev and test; a folder; or their common prefix",
         default_path="pos/en_ewt",
+    ),
+    "languages": Probe(  # universal parts of speech of many languages, linear classifiers
+        data="a folder with CoNLL-U treebanks of several languages: de-ud-train.conllu, de-ud-dev.conllu ...",
+        default_path="ud",
     ),
     "ner": Probe(  # named entities, linear classifier
         data="IOB2 files: train, dev and test; a folder; or their common prefix",
@@ -55,6 +60,7 @@ def run_probe(
     *,
     column: str = "xpos",  # for pos: xpos or upos
     config: FitConfig | None = None,  # for the linear probes
+    static_vectors: str | None = None,  # for languages: path of word vectors with {language}, probed as well
     limit: int | None = None,  # sentences per file
     cache: Path | None = None,  # cache folder for the vectors of the linear probes
     device: str = "cpu",  # on which the linear probes are trained
@@ -70,6 +76,11 @@ def run_probe(
         )  # fmt: skip
     if len(paths) != 1:
         raise ConfigError(f"{len(paths)} paths were given.", f"Give {PROBES[kind].data}.")
+    if kind == "languages":
+        return probe_languages(
+            source, paths[0], static_vectors=static_vectors, config=config, limit=limit, cache=cache, device=device,
+            show=show,
+        )  # fmt: skip
     if kind == "wsd":
         return probe_wsd(source, paths[0], limit=limit, show=show)
     if kind == "similarity":

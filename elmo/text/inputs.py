@@ -43,6 +43,7 @@ def normalize_input(
     errors: Literal["strict", "replace"] = "replace",
     missing: Missing = "error",  # None and NaN: error, or an empty sentence
     split: bool = False,  # raw strings are documents, which are split into sentences
+    rules: str = "english",  # of `split_sentences`
 ) -> NormalizedInput:
     """Sentences of tokens from a string or from any list, iterator, numpy array or pandas Series of strings.
 
@@ -69,7 +70,7 @@ def normalize_input(
         num_before = len(sentences)
         if isinstance(item, str):
             document = surrogates.replace(str(item), where)
-            for start, end in split_sentences(document) if split else [(0, len(document))]:
+            for start, end in split_sentences(document, rules) if split else [(0, len(document))]:
                 tokens = tokenize(document[start:end])
                 sentences.append([token.text for token in tokens])
                 offsets.append([(start + token.start, start + token.end) for token in tokens])

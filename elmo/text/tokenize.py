@@ -3,7 +3,8 @@
 `default` follows the 1 Billion Word benchmark, the training text of the published English models: "didn 't", "it 's",
 "O 'Neal", "$ 5.5", "3 : 30 p.m.", "AT & T"; hyphenated words are one token. It never changes a character, and it gives
 the same tokens again for its own output joined by spaces. It is for English only: text written without spaces (Thai,
-Japanese) is one token between punctuation marks, and NFC and NFD spellings are different tokens.
+Japanese) is one token between punctuation marks, and NFC and NFD spellings are different tokens. `unicode` is for all
+other languages (see `unicode_pattern`).
 
 It deliberately differs from that corpus in four points: "word--word" is three tokens; "example.com." and "2009." are
 split before the full stop; "U.N.'s" ends in the token "'s"; and an apostrophe inside a word that is neither a
@@ -16,16 +17,17 @@ from __future__ import annotations
 import difflib
 import logging
 import re
-import unicodedata
 from functools import lru_cache, partial
 from typing import Any, NamedTuple, Protocol
 
 from elmo.errors import ConfigError, DataError
 from elmo.files import require_extra
+from elmo.text.character_sets import marks, word_characters
+from elmo.text.unicode_pattern import unicode_pattern
 
 log = logging.getLogger(__name__)
 
-NAMES = ("default", "whitespace", "spacy", "moses")  # the last two also with a language: spacy:LANG, moses:LANG
+NAMES = ("default", "unicode", "whitespace", "spacy", "moses")  # the last two also as spacy:LANG, moses:LANG
 
 
 class Token(NamedTuple):
@@ -43,10 +45,12 @@ class Tokenizer(Protocol):
 
 
 def tokenizer(name: str) -> Tokenizer:
-    """The tokenizer called `name`: default, whitespace, spacy[:LANG] or moses[:LANG] (LANG is en by default)."""
+    """The tokenizer called `name`: default, unicode, whitespace, spacy[:LANG] or moses[:LANG] (default: en)."""
     kind, _, language = name.partition(":")
     if name == "default":
         return partial(_by_pattern, default_pattern())
+    if name == "unicode":
+        return partial(_by_pattern, unicode_pattern())
     if name == "whitespace":
         return partial(_by_pattern, re.compile(r"\S+"))
     if kind == "spacy":
@@ -55,7 +59,8 @@ def tokenizer(name: str) -> Tokenizer:
         return _moses_tokenizer(language or "en")
     similar = difflib.get_close_matches(kind.lower(), NAMES, n=1, cutoff=0.5)
     hint = f"Did you mean {similar[0]!r}? " if similar else ""
-    raise ConfigError(f"There is no tokenizer {name!r}.", f"{hint}Known: default, whitespace, spacy:LANG, moses:LANG.")
+    known = "Known: default, unicode, whitespace, spacy:LANG, moses:LANG."
+    raise ConfigError(f"There is no tokenizer {name!r}.", hint + known)
 
 
 def _by_pattern(pattern: re.Pattern[str], text: str, /) -> list[Token]:
@@ -83,7 +88,7 @@ _NOT_WORD = r"_\u00b2\u00b3\u00b9\u00bc-\u00be"
 @lru_cache(maxsize=1)
 def default_pattern() -> re.Pattern[str]:
     """The regular expression of `default`; every branch is greedy and nothing after it can fail, so time is linear."""
-    word_chars, marks = _character_classes()
+    word_chars = word_characters(_NOT_WORD)
     upper = "A-Z\u00c0-\u00d6\u00d8-\u00de\u0391-\u03a9\u0410-\u042f"
     stop = "|".join(
         [
@@ -101,7 +106,7 @@ def default_pattern() -> re.Pattern[str]:
     # O'Neal, l'Aquila, y'all: after one letter that is not a word, with or without a space in between
     name = "|".join(rf"(?<={b}[b-zB-HJ-Z]{space}['\u2019])" for b in ("^", r"[^\w'\u2019.]") for space in ("", r"\s"))
     before = rf"-|['\u2019](?:{clitic}|{name})|\.(?:(?=\d)|(?<!\S.))"  # -10  's  .302  .com
-    modifiers = f"[{marks}\U0001f3fb-\U0001f3ff]*"
+    modifiers = f"[{marks()}\U0001f3fb-\U0001f3ff]*"
     return re.compile(
         rf"(?=\S)(?:{word}|(?:{before}){word}"
         r"|\.\.+|--+|``+|''+"
@@ -112,33 +117,6 @@ def default_pattern() -> re.Pattern[str]:
 
 def _after(words: str) -> str:
     return "|".join(rf"(?<=\b{word}\.)" for word in words.split())
-
-
-def _character_classes() -> tuple[str, str]:
-    """Contents of two regex character sets: characters of words (letters, digits, marks, joiners), and marks alone.
-
-    \\w is not enough, because Python's \\w omits combining accents and the vowel signs of Indic scripts.
-    """
-    every = "".join(
-        map(chr, range(0x33480))
-    )  # beyond it, no letters are assigned and the only marks are variation selectors
-    marks = "".join(c for c in re.findall(r"[^\w\s]", every) if unicodedata.category(c)[0] == "M")
-    mark_ranges = _ranges([(ord(c), ord(c)) for c in marks]) + r"\U000e0100-\U000e01ef"
-    letters = re.finditer(rf"[^\W{_NOT_WORD}]+", every)
-    joiners = r"\u00ad\u200c\u200d"
-    return _ranges([(run.start(), run.end() - 1) for run in letters]) + mark_ranges + joiners, mark_ranges
-
-
-def _ranges(runs: list[tuple[int, int]]) -> str:
-    """The contents of a regex character set; unassigned gaps beyond the BMP are filled, because ranges cost time."""
-    merged = [runs[0]]
-    for first, last in runs[1:]:
-        gap = range(merged[-1][1] + 1, first)
-        if not gap or gap[0] > 0xFFFF and all(unicodedata.category(chr(code)) == "Cn" for code in gap):
-            merged[-1] = (merged[-1][0], last)
-        else:
-            merged.append((first, last))
-    return "".join(rf"\U{first:08x}-\U{last:08x}" for first, last in merged)
 
 
 # ---- external tokenizers -------------------------------------------------------------------------------------

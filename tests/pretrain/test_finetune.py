@@ -178,3 +178,32 @@ def test_a_model_that_reads_words_is_refused(workspace: Path, tmp_path: Path) ->
     )
     with pytest.raises(ConfigError, match="reads words"):
         finetune(read_store(tmp_path / "model"), domain_run(workspace), tmp_path / "out")
+
+
+def test_finetuning_on_several_languages_orders_the_vocabulary_as_they_are_read(workspace: Path) -> None:
+    parts = read_store(workspace / "run" / "model")
+    languages = {"aa": [str(workspace / "old.txt")], "bb": [str(workspace / "new_test.txt")]}
+
+    def vocabulary(temperature: float) -> list[str]:
+        text = {"data": {"files": [], "languages": languages, "temperature": temperature}}
+        return adapt_vocabulary(parts, settings("", text), 100, 5, 1)[0]
+
+    plain, balanced = vocabulary(1.0), vocabulary(1000.0)
+    assert set(plain) == set(balanced)  # the minimum count is of the text itself
+    new_words = [word for word in plain if word.startswith("v")]
+    assert sum(map(balanced.index, new_words)) < sum(map(plain.index, new_words))
+
+
+def test_finetune_command_takes_languages_and_reports_each(
+    workspace: Path, tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    result = run_in_process(
+        capsys, "finetune", str(workspace / "run" / "model"), "--language", f"aa={workspace / 'old.txt'}",
+        "--language", f"bb={workspace / 'new.txt'}", "--temperature", "2",
+        "--heldout", f"aa={workspace / 'old_test.txt'},bb={workspace / 'new_test.txt'}", "--out", str(tmp_path / "run"),
+        "--max-steps", "4", "--rows", "4", "--device", "cpu", "--workers", "1", "--json",
+    )  # fmt: skip
+    assert result.returncode == 0, result.stderr
+    assert set(json.loads(result.stdout)["after"]["by_source"]) == {"old_test.txt", "new_test.txt"}
+    report = json.loads((tmp_path / "run" / "report.json").read_text())
+    assert set(report["perplexity"]["by_language"]) == {"aa", "bb"}

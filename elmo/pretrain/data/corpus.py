@@ -19,8 +19,9 @@ from elmo.errors import ConfigError, DataError
 from elmo.pretrain.data.sources import Source, find_sources
 from elmo.text.encodings import UTF8, UTF8_BOM, check_encoding, has_newline_bytes
 from elmo.text.lines import MAX_LINE_BYTES, read_lines
-from elmo.text.sentences import split_sentences
+from elmo.text.sentences import sentence_rules, split_sentences
 from elmo.text.tokenize import default_pattern, tokenizer
+from elmo.text.unicode_pattern import unicode_pattern
 from elmo.text.vocab import BOS, EOS, UNK
 
 log = logging.getLogger(__name__)
@@ -46,7 +47,7 @@ class Chunk(NamedTuple):
 class Reading:
     """Options for how text is read as tokenised sentences."""
 
-    tokenize: str | None = None  # None: one tokenised sentence per line; or default, whitespace, spacy:LANG, moses:LANG
+    tokenize: str | None = None  # None: one tokenised sentence per line; or default, unicode, spacy:LANG ...
     specials: str = "refuse"  # <S>, </S>, <UNK> in the text: refuse; escape; keep (<UNK> alone, as an unknown word)
     errors: str = "strict"  # invalid bytes, damaged or empty files: strict (stop); replace (bytes); skip (the file)
     encoding: str = UTF8  # any text encoding of Python
@@ -192,12 +193,13 @@ def _split_tokenised(text: str) -> Iterator[list[str]]:
 
 def _raw_text_splitter(name: str) -> Callable[[str], Iterator[list[str]]]:
     # The pattern alone is twice as fast as the tokenizer, which also computes offsets.
-    find_tokens = default_pattern().findall if name == "default" else None
-    tokenize = tokenizer(name)
+    patterns = {"default": default_pattern, "unicode": unicode_pattern}
+    find_tokens = patterns[name]().findall if name in patterns else None
+    tokenize, rules = tokenizer(name), sentence_rules(name)
 
     def split(text: str) -> Iterator[list[str]]:
         for line in text.split("\n"):
-            for start, end in split_sentences(line):
+            for start, end in split_sentences(line, rules):
                 sentence = line[start:end]
                 tokens = find_tokens(sentence) if find_tokens else [token.text for token in tokenize(sentence)]
                 if tokens:

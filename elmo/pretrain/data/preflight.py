@@ -74,10 +74,10 @@ class CorpusReport:
 
 def preflight_warnings(config: PrepareConfig, num_workers: int | None = None) -> list[str]:
     """Warnings about a sample of the text to be prepared; none for standard input, which can be read only once."""
-    if "-" in config.files:
+    if "-" in config.training_files:
         return []
     report = preflight(
-        config.files,
+        config.training_files,
         config.reading,
         vocab=read_vocabulary(config.vocab_path) if config.vocab_path else None,
         max_vocab=config.max_vocab,

@@ -30,7 +30,7 @@ from elmo.pretrain.data.prepare_config import PrepareConfig
 from elmo.pretrain.data.prepared import FORMAT, MANIFEST, VERSION, PreparedData, fingerprint_of, open_prepared
 from elmo.pretrain.data.reuse import describe_sources, modified_ns, reuse_prepared
 from elmo.pretrain.data.shards import write_shards
-from elmo.pretrain.data.sources import Source, find_sources
+from elmo.pretrain.data.sources import Source, find_language_sources, find_sources
 from elmo.pretrain.data.splits import HELDOUT, TRAIN, split_and_count
 from elmo.pretrain.data.tokenized_job import ChunkStats, StoredJob, save_job, tokenize_job
 from elmo.pretrain.data.vocabulary import read_vocabulary
@@ -55,8 +55,9 @@ def prepare(
     num_workers None: one per core. While another process prepares the same folder, this is an OutputError.
     """
     out = Path(out)
-    training = find_sources(config.files)
+    training = find_language_sources(config.languages) if config.languages else find_sources(config.files)
     heldout = find_sources(config.heldout_files) if config.heldout_files else []
+    heldout += find_language_sources(config.heldout_languages)
     if both := {os.path.realpath(s.path) for s in training} & {os.path.realpath(s.path) for s in heldout}:
         raise ConfigError(f"{min(both)} is both training and held-out text.", "Name each file once.")
     sources, options = training + heldout, _options(config)
@@ -114,7 +115,8 @@ def _write(
 def _options(config: PrepareConfig) -> dict[str, Any]:
     """Everything besides the text that determines the result."""
     options = asdict(config)
-    del options["files"], options["heldout_files"], options["vocab_path"]
+    for name in ("files", "heldout_files", "languages", "heldout_languages", "vocab_path"):
+        del options[name]
     options |= options.pop("reading")
     options["vocab_sha256"] = sha256_file(config.vocab_path) if config.vocab_path else None
     return options

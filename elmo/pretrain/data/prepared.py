@@ -11,6 +11,7 @@ their targets are <UNK>.
     type_chars.npy                (num_types, max_chars) uint16, the ids of `elmo.text.chars`
     train-00000.tokens.npy        type ids of all sentences without boundaries, flat, int32
     train-00000.offsets.npy       offset of each sentence, int64, and the total number of tokens at the end
+    train-00000.languages.npy     with several languages: index of each sentence's language in the manifest, uint16
     heldout-00000.*               the same for held-out text, in the order of the sources
 """
 
@@ -18,18 +19,22 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from elmo.errors import DataError
 from elmo.files import read_json, sha256_file
 from elmo.mapped_arrays import open_mapped
+from elmo.pretrain.data.languages import Language, heldout_samples
 from elmo.schema import ANY, COUNT, NUMBER, SHARE, Keys, List, Maybe, Number, OneOf, check_shape
 from elmo.text.vocab import Vocabulary
+
+T = TypeVar("T")
 
 FORMAT, VERSION = "elmo-prepared", 1
 MANIFEST = "manifest.json"
@@ -42,8 +47,11 @@ _SOURCE = {
     "mtime_ns": Number(low=-(2**63), high=2**63, whole=True),
     "sha256": str,
     "heldout_sentences": COUNT,
+    "heldout_tokens": COUNT,
     "skipped": Maybe(str),
+    "language?": str,
 }
+_LANGUAGE = {"name": str, "positions": COUNT, "share": SHARE, "repetitions": Number(low=0, high=1e9)}
 _SHAPE = {
     "fingerprint": str,
     "options": {"max_chars": Number(low=3, high=10_000, whole=True), "*": ANY},
@@ -54,6 +62,7 @@ _SHAPE = {
     "heldout": _SHARDS,
     "unknown_share": {"train": SHARE, "heldout": SHARE},
     "cut_share": SHARE,
+    "languages?": List(_LANGUAGE),
     "files": Keys(r"[\w.-]+", {"size": COUNT, "sha256": str}),
 }
 
@@ -66,6 +75,7 @@ class Split:
     name: str  # train, heldout
     shards: tuple[tuple[int, int], ...]  # (sentences, tokens) of each shard
     sizes: dict[str, int]  # bytes of each file of the folder
+    repetitions: tuple[float, ...] = ()  # of each language's sentences in an epoch; (): each sentence is read once
 
     @property
     def num_sentences(self) -> int:
@@ -86,6 +96,10 @@ class Split:
         offsets = _open_array(self.folder, f"{self.name}-{number:05d}.offsets.npy", self.sizes)
         return tokens, offsets
 
+    def shard_languages(self, number: int) -> np.ndarray:
+        """The language of each sentence of a shard as an index in `repetitions`, (sentences,), memory-mapped."""
+        return _open_array(self.folder, f"{self.name}-{number:05d}.languages.npy", self.sizes)
+
 
 class PreparedData:
     """A prepared folder: the splits `train` and `heldout`, the `vocab`, the table of word types, and the `manifest`."""
@@ -102,12 +116,17 @@ class PreparedData:
         self.order_score: float = manifest["vocab"]["order_score"]  # see vocabulary.require_sorted
         self.max_chars: int = manifest["options"]["max_chars"]
         self._sizes = {name: file["size"] for name, file in manifest["files"].items()}
+        self.languages = tuple(
+            Language(**{key: language[key] for key in _LANGUAGE}) for language in manifest.get("languages", ())
+        )
         self.train = self._split("train")
         self.heldout = self._split("heldout")
 
     def _split(self, name: str) -> Split:
         shards = tuple((shard["sentences"], shard["tokens"]) for shard in self.manifest[name]["shards"])
-        return Split(self.folder, name, shards, self._sizes)
+        repetitions = tuple(language.repetitions for language in self.languages) if name == "train" else ()
+        is_sampled = any(repetition != 1 for repetition in repetitions)
+        return Split(self.folder, name, shards, self._sizes, repetitions if is_sampled else ())
 
     def split(self, name: str) -> Split:
         """The split with this name, train or heldout."""
@@ -147,14 +166,29 @@ class PreparedData:
 
     def heldout_sources(self) -> dict[str, range]:
         """The numbers of the held-out sentences of each source file, by its path."""
-        ranges: dict[str, range] = {}
-        start = 0
+        return self.heldout_samples(None)
+
+    def heldout_samples(self, max_words: int | None) -> dict[str, range]:
+        """The numbers of the held-out sentences that are measured, by source; see `languages.heldout_samples`."""
+        return heldout_samples(self.manifest["sources"], max_words)
+
+    def by_language(self, by_source: Mapping[str, T]) -> dict[str, list[T]]:
+        """Values of source files, grouped by the language of the file in the order of `languages`."""
+        groups: dict[str, list[T]] = {language.name: [] for language in self.languages}
         for source in self.manifest["sources"]:
-            stop = start + source["heldout_sentences"]
-            if stop > start:
-                ranges[source["path"]] = range(start, stop)
-            start = stop
-        return ranges
+            if source.get("language") in groups and source["path"] in by_source:
+                groups[source["language"]].append(by_source[source["path"]])
+        return {name: values for name, values in groups.items() if values}
+
+    def unknown_shares(self) -> dict[str, float]:
+        """The share of held-out words outside the vocabulary, by language."""
+        counts: dict[str, np.ndarray] = {}
+        for path, sentences in self.heldout_sources().items():
+            tokens, offsets = self.heldout.shard(0)  # all held-out text is in one shard
+            span = tokens[offsets[sentences.start] : offsets[sentences.stop]]
+            counts[path] = np.array([int((span >= self.vocab_size).sum() + (span == self.unk).sum()), len(span)])
+        sums = {name: sum(values, np.zeros(2)) for name, values in self.by_language(counts).items()}
+        return {name: float(unknown / max(total, 1)) for name, (unknown, total) in sums.items()}
 
     @cached_property
     def _type_table(self) -> tuple[np.ndarray, np.ndarray]:

@@ -22,7 +22,7 @@ from elmo.pretrain.data.splits import SPLIT_NAMES
 from elmo.settings import changed_settings
 from elmo.text.encodings import UTF8
 
-_DEFAULT_OPTIONS = {"encoding": UTF8}  # what an earlier version, which had no such option, did
+_DEFAULT_OPTIONS = {"encoding": UTF8, "temperature": 1.0}  # of folders from before these options existed
 
 log = logging.getLogger(__name__)
 
@@ -36,6 +36,7 @@ def describe_sources(
     return [
         {"path": source.path, "split": SPLIT_NAMES[split], "size": source.size, "mtime_ns": modified_ns(source)}
         | {"sha256": sha256}
+        | ({} if source.language is None else {"language": source.language})
         for source, split, sha256 in zip(sources, source_splits, hashes, strict=True)
     ]
 
@@ -76,6 +77,8 @@ def reuse_prepared(
             differences.append(f"{name} cannot be compared with the text that was read then")
         elif SPLIT_NAMES[split] != record["split"]:
             differences.append(f"{source.path}: {record['split']} then, {SPLIT_NAMES[split]} now")
+        elif source.language != record.get("language"):
+            differences.append(f"{source.path}: language {record.get('language')} then, {source.language} now")
         elif not _is_same_text(source, record):
             differences.append(f"{source.path}: differs from the text that was prepared as {record['path']}")
     if differences:

@@ -63,7 +63,8 @@ class RowFiller:
         shuffle_window: int = SHUFFLE_WINDOW,
     ) -> None:
         self._order = SentenceOrder(split, shuffle_key, shuffle_window)
-        self._is_shuffled, self._reset, self._num_epochs = shuffle_key is not None, reset, num_epochs
+        self._changes_by_epoch = shuffle_key is not None or bool(split.repetitions)
+        self._reset, self._num_epochs = reset, num_epochs
         self._tokens_by_shard: dict[int, np.ndarray] = {}  # of the shards that rows currently use
         # the sentence of each row and its next position; position length + 1 means that the sentence is finished
         self._shard = np.zeros(num_rows, dtype=np.int64)
@@ -173,7 +174,7 @@ class RowFiller:
 
     def _load_group(self) -> None:
         """Opens the current group of shards and loads the block of sentences at the cursor."""
-        turn_and_epoch = (self._turn, self._epoch if self._is_shuffled else 0)
+        turn_and_epoch = (self._turn, self._epoch if self._changes_by_epoch else 0)
         if self._loaded != turn_and_epoch:
             self._group = self._order.group(self._epoch, self._turn)
             self._loaded = turn_and_epoch

@@ -2,7 +2,8 @@
 
 Shards follow the order of the text, so one shard is often from one source. A model that reads shard after shard forgets
 one source while it learns the next; sentences of many shards are therefore mixed. The number of sentences in a group is
-limited because their order is held in memory and their tokens are read at random places.
+limited because their order is held in memory and their tokens are read at random places. With several languages and a
+temperature, the sentences of some languages are repeated and those of others are left out (see `languages`).
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from elmo.pretrain.data.languages import count_occurrences
 from elmo.pretrain.data.prepared import Split
 from elmo.pretrain.data.stateless_random import derive_key, permutation
 
@@ -30,6 +32,9 @@ class SentenceGroup:
 
     @property
     def num_sentences(self) -> int:
+        """The number of sentences that are read, with repetitions."""
+        if self.order is not None:
+            return len(self.order)
         return sum(len(offsets) - 1 for offsets in self.offsets)
 
     def sentences(self, begin: int, end: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -76,11 +81,29 @@ class SentenceOrder:
         if len(arrays) > 1:
             for tokens, _ in arrays:
                 _read_ahead(tokens)
+        sampled = self._sampled_sentences(epoch, shards) if self._split.repetitions else None
         if self._shuffle_key is None:
-            return SentenceGroup(shards, offsets, None)
+            return SentenceGroup(shards, offsets, sampled)
         num_sentences = sum(len(o) - 1 for o in offsets)
-        order = permutation(num_sentences, derive_key(*self._shuffle_key, 3, epoch, *shards.tolist()))
+        num_read = num_sentences if sampled is None else len(sampled)
+        order = permutation(num_read, derive_key(*self._shuffle_key, 3, epoch, *shards.tolist()))
+        if sampled is not None:
+            order = sampled[order]
         return SentenceGroup(shards, offsets, order.astype(np.uint32 if num_sentences < 1 << 32 else np.int64))
+
+    def _sampled_sentences(self, epoch: int, shards: np.ndarray) -> np.ndarray:
+        """The sentences that the epoch reads, repeated ones several times, as positions in the concatenated shards."""
+        counts = [
+            count_occurrences(
+                np.asarray(self._split.shard_languages(shard)),
+                self._split.repetitions,
+                epoch,
+                derive_key(*(self._shuffle_key or ()), 4, shard),
+            )
+            for shard in shards.tolist()
+        ]
+        every = np.concatenate(counts)
+        return np.repeat(np.arange(len(every)), every)
 
     def shard_arrays(self, shard: int) -> tuple[np.ndarray, np.ndarray]:
         """Tokens and offsets; a small text with one shard stays in memory, because every epoch reads it again."""

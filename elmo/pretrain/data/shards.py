@@ -48,14 +48,19 @@ def _write_shard(task: tuple[int, int, list[Path]], folder: Path) -> tuple[int, 
     type_ids = np.load(folder / "jobs" / "type_ids.npy", mmap_mode="r")  # (word ids,)
     tokens: list[np.ndarray] = []
     lengths: list[np.ndarray] = [np.zeros(1, dtype=np.int64)]
+    languages: list[np.ndarray] = []
     for path in paths:
         job = load_job(path, with_words=False)
         chosen = np.load(path.with_suffix(".splits.npy")) == split  # (sentences,)
         job_type_ids = np.asarray(type_ids[np.load(path.with_suffix(".word_ids.npy"))])  # (words of the job,)
         tokens.append(job_type_ids[job.ids[np.repeat(chosen, job.lengths)]])
         lengths.append(job.lengths[chosen].astype(np.int64))
+        if split == TRAIN and path.with_suffix(".languages.npy").exists():
+            languages.append(np.load(path.with_suffix(".languages.npy"))[chosen])
     offsets = np.cumsum(np.concatenate(lengths))
     name = f"{SPLIT_NAMES[split]}-{number:05d}"
     np.save(folder / f"{name}.tokens.npy", np.concatenate(tokens))
     np.save(folder / f"{name}.offsets.npy", offsets)
+    if languages:
+        np.save(folder / f"{name}.languages.npy", np.concatenate(languages))
     return len(offsets) - 1, int(offsets[-1])

@@ -5,8 +5,8 @@ from __future__ import annotations
 import glob
 import logging
 import os
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple, NoReturn
 
@@ -31,6 +31,7 @@ class Source:
     path: str
     size: int  # bytes on disk
     stream: bool = False  # standard input ("-") or a pipe: it can be read only once and its size is unknown
+    language: str | None = None
 
     @property
     def splittable(self) -> bool:
@@ -64,6 +65,20 @@ def find_sources(patterns: Iterable[str | Path]) -> list[Source]:
             sources[key] = Source(path, 0 if stream else _file_size(path), stream)
     if not sources:
         raise ConfigError("No text files were named.", "Name files, globs or folders, or - for standard input.")
+    return list(sources.values())
+
+
+def find_language_sources(languages: Mapping[str, Iterable[str | Path]]) -> list[Source]:
+    """The files of each language, language by language; a file of two languages is an error."""
+    sources: dict[str, Source] = {}
+    for language, patterns in languages.items():
+        for source in find_sources(patterns):
+            key = source.path if source.path == "-" else os.path.realpath(source.path)
+            if key in sources:
+                raise ConfigError(
+                    f"{source.path} is text of {sources[key].language} and of {language}.", "Name each file once."
+                )
+            sources[key] = replace(source, language=language)
     return list(sources.values())
 
 

@@ -2,7 +2,9 @@
 
 A sentence is held out because its file is held out, or because a hash of the sentence is below a threshold. With the
 hash, equal sentences belong to the same split, and more text does not move a sentence unless it changes the threshold.
-A word type is a distinct word of the corpus.
+A word type is a distinct word of the corpus. With several languages, the share and the maximum number of held-out
+sentences hold for each language, and the vocabulary is chosen by counts that are weighted as training reads the
+languages.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ import numpy as np
 
 from elmo.errors import DataError
 from elmo.files import sha256_file
+from elmo.pretrain.data.languages import Language, sample_languages
 from elmo.pretrain.data.prepare_config import PrepareConfig
 from elmo.pretrain.data.stateless_random import derive_key, probability_threshold, random_uint64
 from elmo.pretrain.data.tokenized_job import StoredJob, load_hashes, load_job
@@ -43,26 +46,39 @@ def split_and_count(
     Next to each job it writes the splits of the job's sentences and the word ids of the job's words (see `shards`).
     The counts of each source are added to its record.
     """
-    counts = WordCounts(vocab.words if vocab else (BOS, EOS, UNK), max_types=config.max_types)
     skipped = np.array([record["skipped"] is not None for record in records])
     heldout_share = 0.0 if HELDOUT in source_splits else config.heldout
     source_splits = np.where(skipped, SKIPPED, source_splits)
     key = derive_key(config.seed)
-    threshold = _heldout_threshold(jobs, source_splits, heldout_share, config.max_heldout, key)
+    language_names = list(config.languages)
+    source_languages = np.array([language_names.index(r["language"]) if language_names else 0 for r in records])
+    max_heldout = max(1, config.max_heldout // max(1, len(language_names)))
+    thresholds = _heldout_thresholds(jobs, source_splits, source_languages, heldout_share, max_heldout, key)
+    source_thresholds = np.array(thresholds, dtype=np.uint64)[source_languages]  # (sources,)
+    languages = _languages(config, jobs, source_splits, source_thresholds, source_languages, key)
+    repetitions = np.array([language.repetitions for language in languages])
+    is_sampled = bool((repetitions != 1).any())
+    counts = WordCounts(vocab.words if vocab else (BOS, EOS, UNK), max_types=config.max_types, weighted=is_sampled)
     hashes_of_heldout_files = [hashes[splits == HELDOUT] for hashes, splits in _file_splits(jobs, source_splits)]
     heldout_hashes = np.unique(np.concatenate(hashes_of_heldout_files or [[]]))
     repeated = np.zeros(0, dtype=np.uint64)
     for stored in jobs:
         job, sources = load_job(stored.path), stored.sentence_sources()
-        splits = source_splits[sources]
-        splits[(splits == TRAIN) & (random_uint64(job.hashes, key) < np.uint64(threshold))] = HELDOUT
+        splits = _sentence_splits(job.hashes, sources, source_splits, source_thresholds, key)
         repeated = np.union1d(repeated, np.intersect1d(job.hashes[splits == TRAIN], heldout_hashes))
         token_splits = np.repeat(splits, job.lengths)
         train, heldout = (
             np.bincount(job.ids[token_splits == split], minlength=len(job.words)) for split in (TRAIN, HELDOUT)
         )
+        weighted: np.ndarray | None = None
+        if is_sampled:
+            sentence_weights = np.where(splits == TRAIN, repetitions[source_languages[sources]], 0.0)
+            token_weights = np.repeat(sentence_weights, job.lengths)
+            weighted = np.bincount(job.ids, weights=token_weights, minlength=len(job.words))
         np.save(stored.path.with_suffix(".splits.npy"), splits.astype(np.int8))
-        np.save(stored.path.with_suffix(".word_ids.npy"), counts.add(job.words, train, heldout))
+        np.save(stored.path.with_suffix(".word_ids.npy"), counts.add(job.words, train, heldout, weighted))
+        if languages:
+            np.save(stored.path.with_suffix(".languages.npy"), source_languages[sources].astype(np.uint16))
         for split, prefix in ((TRAIN, ""), (HELDOUT, "heldout_")):
             chosen = splits == split
             for name, weights in (("sentences", None), ("tokens", job.lengths[chosen])):
@@ -74,7 +90,38 @@ def split_and_count(
     if len(repeated):
         percent = 100 * len(repeated) / len(heldout_hashes)
         log.warning("%.1f%% of the distinct held-out sentences also occur in the training text.", percent)
-    return _write_words(config, vocab, counts, folder) | {"repeated_heldout": len(repeated)}
+    manifest = {"languages": [language.to_dict() for language in languages]} if languages else {}
+    return _write_words(config, vocab, counts, folder) | {"repeated_heldout": len(repeated)} | manifest
+
+
+def _sentence_splits(
+    hashes: np.ndarray, sources: np.ndarray, source_splits: np.ndarray, source_thresholds: np.ndarray, key: int
+) -> np.ndarray:
+    """The split of each sentence of a job, (sentences,)."""
+    splits: np.ndarray = source_splits[sources]
+    splits[(splits == TRAIN) & (random_uint64(hashes, key) < source_thresholds[sources])] = HELDOUT
+    return splits
+
+
+def _languages(
+    config: PrepareConfig,
+    jobs: Sequence[StoredJob],
+    source_splits: np.ndarray,
+    source_thresholds: np.ndarray,
+    source_languages: np.ndarray,
+    key: int,
+) -> tuple[Language, ...]:
+    """How often training reads each language; () if the text has none."""
+    if not config.languages:
+        return ()
+    positions = np.zeros(len(config.languages), dtype=np.int64)
+    for stored in jobs:
+        job, sources = load_job(stored.path, with_words=False), stored.sentence_sources()
+        in_train = _sentence_splits(job.hashes, sources, source_splits, source_thresholds, key) == TRAIN
+        weights = (job.lengths + 1)[in_train]
+        counted = np.bincount(source_languages[sources[in_train]], weights=weights, minlength=len(positions))
+        positions += counted.astype(np.int64)
+    return sample_languages(dict(zip(config.languages, positions.tolist(), strict=True)), config.temperature)
 
 
 def _file_splits(jobs: Sequence[StoredJob], source_splits: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
@@ -83,24 +130,39 @@ def _file_splits(jobs: Sequence[StoredJob], source_splits: np.ndarray) -> Iterat
         yield load_hashes(job.path), source_splits[job.sentence_sources()]
 
 
-def _heldout_threshold(
-    jobs: Sequence[StoredJob], source_splits: np.ndarray, share: float, max_heldout: int, key: int
-) -> int:
-    """A sentence is held out if its random number is below this threshold.
+def _heldout_thresholds(
+    jobs: Sequence[StoredJob],
+    source_splits: np.ndarray,
+    source_languages: np.ndarray,
+    share: float,
+    max_heldout: int,
+    key: int,
+) -> list[int]:
+    """For each language: a sentence is held out if its random number is below this threshold.
 
     It is the threshold for `share`, a lower one so that at most max_heldout sentences are held out, or a higher one
     so that one sentence is held out if `share` selects none of 20 or more.
     """
+    num_languages = int(source_languages.max(initial=0)) + 1
     if share == 0:
-        return 0
+        return [0] * num_languages
     threshold = probability_threshold(share)
-    total, smallest = 0, (1 << 64) - 1
-    below: list[np.ndarray] = []
-    for hashes, splits in _file_splits(jobs, source_splits):
-        draws = random_uint64(hashes[splits == TRAIN], key)
-        total += len(draws)
-        smallest = min(smallest, int(draws.min(initial=smallest)))
-        below.append(draws[draws < np.uint64(threshold)])
+    totals, smallest = [0] * num_languages, [(1 << 64) - 1] * num_languages
+    below: list[list[np.ndarray]] = [[] for _ in totals]
+    for job in jobs:
+        sources = job.sentence_sources()
+        hashes, in_train = load_hashes(job.path), source_splits[sources] == TRAIN
+        sentence_languages = source_languages[sources]
+        for language in np.unique(sentence_languages[in_train]).tolist():
+            draws = random_uint64(hashes[in_train & (sentence_languages == language)], key)
+            totals[language] += len(draws)
+            smallest[language] = min(smallest[language], int(draws.min()))
+            below[language].append(draws[draws < np.uint64(threshold)])
+    return [_limit_threshold(threshold, *of_one, max_heldout) for of_one in zip(totals, smallest, below, strict=True)]
+
+
+def _limit_threshold(threshold: int, total: int, smallest: int, below: list[np.ndarray], max_heldout: int) -> int:
+    """The threshold of one language with `total` sentences; `below` are the random numbers below the threshold."""
     chosen = np.sort(np.concatenate(below)) if below else np.zeros(0, dtype=np.uint64)
     if len(chosen) > max_heldout:
         threshold = int(chosen[max_heldout])
@@ -138,7 +200,7 @@ def _write_words(config: PrepareConfig, vocab: Vocabulary | None, counts: WordCo
             "unk": vocab.unk,
             "sha256": sha256_file(folder / "vocab.txt"),
             "built": config.vocab_path is None,
-            "order_score": order_score(vocab, train[vocab_rows]),
+            "order_score": order_score(vocab, counts.sorting_counts(word_ids)[vocab_rows]),
         },
         "unknown_share": {
             "train": 1 - in_vocab / max(num_tokens, 1),

@@ -164,12 +164,17 @@ class ContinuousStream:
         rows = self.num_rows * self.world_size
         settings = {"data": self.data.fingerprint, "split": self.split, "rows": rows, "shuffle": self.shuffle}
         window = shuffle_identity(self.data.split(self.split), self.shuffle, self.shuffle_window)
-        return settings | {"seed": self.seed} | window
+        return settings | {"seed": self.seed} | window | sampling_identity(self.data.split(self.split))
 
 
 def shuffle_identity(text: Split, shuffle: bool, window: int) -> dict[str, int]:
     """What a resumed run must know of the shuffle window: nothing if every shard is a group, as in older runs."""
     return {"shuffle_window": window} if shuffle and num_groups(text, window) < len(text.shards) else {}
+
+
+def sampling_identity(text: Split) -> dict[str, list[float]]:
+    """What a resumed run must know of the sampling of languages: nothing if every sentence is read once per epoch."""
+    return {"repetitions": list(text.repetitions)} if text.repetitions else {}
 
 
 def sentence_batches(
@@ -189,8 +194,9 @@ def sentence_batches(
     """
     text = data.split(split)
     chosen = range(text.num_sentences) if sentences is None else sentences
-    interval = sample_interval(text, max_words)
-    chosen = range(-(-chosen.start // interval) * interval, chosen.stop, interval)
+    if max_words is not None:
+        interval = sample_interval(text, max_words)
+        chosen = range(-(-chosen.start // interval) * interval, chosen.stop, interval)
     first = 0  # number of the shard's first sentence
     for number, (count, _) in enumerate(text.shards):
         tokens, offsets = text.shard(number)

@@ -34,10 +34,11 @@ class WordCounts:
 
     It holds at most about `max_types` word types (distinct words). Beyond that it evicts the rarest words with a
     warning; an evicted word that occurs again gets a new id and its count restarts at zero. `reserved` words get the
-    first ids, in their order, and are never evicted.
+    first ids, in their order, and are never evicted. With `weighted`, words are sorted by weighted counts, in which a
+    word of a language that training repeats counts more than one of a language that it reads in part.
     """
 
-    def __init__(self, reserved: Sequence[str] = (), *, max_types: int = MAX_TYPES) -> None:
+    def __init__(self, reserved: Sequence[str] = (), *, max_types: int = MAX_TYPES, weighted: bool = False) -> None:
         if max_types < len(reserved) + 1:
             raise ConfigError(f"max_types is {max_types:,}; expected more than the {len(reserved):,} reserved words.")
         self._next_id = count(len(reserved))
@@ -45,6 +46,7 @@ class WordCounts:
         self._num_reserved = len(reserved)
         self._max_types = max_types
         self._counts = np.zeros((2, max(1024, 2 * len(reserved))), dtype=np.int64)  # (train and held-out, word ids)
+        self._weighted = np.zeros(self._counts.shape[1]) if weighted else None  # (word ids,), of the training text
         self._num_ids = len(reserved)
         self.num_evicted = 0  # words
         self.num_evicted_tokens = 0
@@ -52,17 +54,30 @@ class WordCounts:
     def __len__(self) -> int:
         return len(self._ids)
 
-    def add(self, words: Sequence[str], train: np.ndarray, heldout: np.ndarray | None = None) -> np.ndarray:
-        """Adds the counts of distinct words and returns the words' ids, (len(words),) int32."""
+    def add(
+        self,
+        words: Sequence[str],
+        train: np.ndarray,
+        heldout: np.ndarray | None = None,
+        weighted: np.ndarray | None = None,
+    ) -> np.ndarray:
+        """Adds the counts of distinct words and returns the words' ids, (len(words),) int32.
+
+        `weighted` are the weighted counts in training text; None: they are the counts.
+        """
         ids = np.fromiter(map(self._ids.__getitem__, words), dtype=np.int32, count=len(words))
         self._num_ids = max(self._num_ids, int(ids.max(initial=-1)) + 1)
         if self._num_ids > self._counts.shape[1]:
             grown = np.zeros((2, 2 * self._num_ids), dtype=np.int64)
             grown[:, : self._counts.shape[1]] = self._counts
             self._counts = grown
+            if self._weighted is not None:
+                self._weighted = np.concatenate([self._weighted, np.zeros(grown.shape[1] - len(self._weighted))])
         self._counts[0, ids] += train
         if heldout is not None:
             self._counts[1, ids] += heldout
+        if self._weighted is not None:
+            self._weighted[ids] += train if weighted is None else weighted
         if len(self._ids) > self._max_types:
             self._evict()
         return ids
@@ -70,13 +85,19 @@ class WordCounts:
     def table(self) -> tuple[list[str], np.ndarray, np.ndarray, np.ndarray]:
         """All words that were not evicted, their ids (int32), and their counts in training and in held-out text.
 
-        Sorted by falling count in the training text; words of equal count are sorted by code points.
+        Sorted by falling count in the training text, weighted if `weighted` was set; words of equal count are sorted by
+        code points.
         """
         words, ids = self._words_and_ids()
         by_word = np.array(sorted(range(len(words)), key=words.__getitem__), dtype=np.int64)
-        order = by_word[np.argsort(-self._counts[0, ids[by_word]], kind="stable")]
+        order = by_word[np.argsort(-self.sorting_counts(ids[by_word]), kind="stable")]
         ids = ids[order]
         return [words[i] for i in order], ids, self._counts[0, ids], self._counts[1, ids]
+
+    def sorting_counts(self, ids: np.ndarray) -> np.ndarray:
+        """The counts of words in training text by which they are sorted, from their ids."""
+        counts: np.ndarray = self._counts[0] if self._weighted is None else self._weighted
+        return np.asarray(counts[ids])
 
     def _words_and_ids(self) -> tuple[list[str], np.ndarray]:
         words = list(self._ids)
@@ -140,10 +161,11 @@ def build_vocabulary(counts: WordCounts, *, max_size: int | None = None, min_cou
 def choose_words(
     words: Sequence[str], counts: np.ndarray, *, max_size: int | None = None, min_count: int = 1
 ) -> list[str]:
-    """The lines of a vocabulary, from words sorted by falling count; see `build_vocabulary`."""
+    """The lines of a vocabulary, from words in falling order; see `build_vocabulary`."""
     if max_size is not None and max_size < 4:
         raise ConfigError(f"A vocabulary of {max_size} lines is too small.", "Three are <S>, </S> and <UNK>.")
-    frequent = words[: int((counts >= max(1, min_count)).sum())]
+    is_frequent = (counts >= max(1, min_count)).tolist()
+    frequent = (word for word, keep in zip(words, is_frequent, strict=True) if keep)
     lines = [BOS, EOS, UNK, *(word for word in frequent if word not in (BOS, EOS, UNK))]
     return lines[:max_size]
 

@@ -4,14 +4,13 @@ run/
   model/       the trained model, for elmo.load
   published/   options.json and weights.hdf5, the format of the published models
   curve.svg    training loss and held-out perplexity over steps
+  languages.svg  held-out perplexity of each language over steps, if there are several
   report.json  the results, with the definition of perplexity
 """
 
 from __future__ import annotations
 
-import functools
 import math
-import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -20,15 +19,15 @@ from typing import Any
 from torch import Tensor
 
 from elmo.charts.line import Line, line_chart
+from elmo.charts.small_multiples import small_multiples
 from elmo.files import atomic_file
 from elmo.model.bilm import BiLM
 from elmo.pretrain.config import RunConfig
 from elmo.pretrain.data.prepared import PreparedData
-from elmo.pretrain.data.stream import sample_interval
 from elmo.pretrain.train.best_weights import load_best, stored_weights
 from elmo.pretrain.train.loop import TrainResult
 from elmo.pretrain.train.metrics_log import read_metrics
-from elmo.pretrain.train.perplexity import DEFINITION, Evaluator
+from elmo.pretrain.train.perplexity import DEFINITION, Evaluator, add_losses
 from elmo.progress import Progress
 from elmo.records import make_record, write_record
 from elmo.schema import COUNT, NUMBER, Number, find_problem
@@ -37,6 +36,7 @@ from elmo.weights.published import write_published
 from elmo.weights.store import save_store
 
 _STEP = {"step": COUNT, "forward": Number(0, 700), "backward": Number(0, 700), "skipped": bool}
+_BY_LANGUAGE = {"step": COUNT, "validation": {"by_language": {"*": NUMBER}}}
 _VALIDATION = {"step": COUNT, "validation": {"reset": {"mean": NUMBER}, "carried": {"mean": NUMBER}}}
 
 
@@ -58,6 +58,9 @@ def export(
     measured: an interruption loses the measurement alone, and the next call of the run makes it again.
     """
     report: dict[str, Any] = {"step": result.step, "stopped": result.reason, "best": result.best}
+    if data.languages:
+        about = {**about, "languages": [language.name for language in data.languages]}
+        report["languages"] = _language_facts(data)
     if config.data.reading.tokenize is not None:
         about = {**about, "tokenizer": config.data.reading.tokenize}  # `elmo.load` uses it by default
     parts = ModelParts(
@@ -92,31 +95,52 @@ def _measure(
 ) -> dict[str, Any]:
     """Held-out perplexity, of all sources together and of each, on at most `train.report_words` words."""
     max_words, heldout = config.train.report_words, data.heldout
-    interval = sample_interval(heldout, max_words)
-    share = "all" if interval == 1 else f"about {heldout.num_tokens // interval:,} of"
+    samples = data.heldout_samples(max_words)
+    num_measured = sum(len(span) for span in samples.values())
+    measured_share = num_measured / heldout.num_sentences
+    share = "all" if measured_share == 1 else f"about {int(heldout.num_tokens * measured_share):,} of"
     print_status(
         f"the model is in {out / 'model'}; measuring its perplexity on {share} {heldout.num_tokens:,} held-out words, "
         "with reset and with carried state. Ctrl-C loses this measurement alone."
     )
     num_carried = heldout.num_positions if max_words is None else min(heldout.num_positions, max_words)
-    total = heldout.num_positions // interval + num_carried
+    total = int(heldout.num_positions * measured_share) + num_carried
     with Progress("measuring", total, unit="predictions", show=show_progress) as progress:
         evaluator = Evaluator(model, rows, progress=progress)
-        by_source = {
-            source: evaluator.reset_sum(data, max_words=max_words, sentences=span)
-            for source, span in data.heldout_sources().items()
-        }
+        by_source = {source: evaluator.reset_sum(data, sentences=span) for source, span in samples.items()}
         carried = evaluator.carried(data, max_words=max_words)
     by_source = {source: losses for source, losses in by_source.items() if losses.predictions}
-    reset = functools.reduce(operator.add, by_source.values()).perplexity()
+    reset = add_losses(by_source.values()).perplexity()
+    by_language = {
+        name: add_losses(losses).perplexity().to_dict() for name, losses in data.by_language(by_source).items()
+    }
     print_status(DEFINITION)
     print_status(f"held-out perplexity of the exported model: reset {reset.mean:,.2f}, carried {carried.mean:,.2f}")
-    perplexity = {
+    perplexity: dict[str, Any] = {
         "reset": reset.to_dict(),
         "carried": carried.to_dict(),
         "by_source": {source: losses.perplexity().to_dict() for source, losses in by_source.items()},
     }
+    if by_language:
+        perplexity["by_language"] = by_language
+        values = ", ".join(f"{name} {row['mean']:,.2f}" for name, row in by_language.items())
+        print_status(f"by language, reset: {values}")
     return {"definition": DEFINITION, "report_words": max_words, "perplexity": perplexity}
+
+
+def _language_facts(data: PreparedData) -> dict[str, Any]:
+    """For each language: words of training text, share of an epoch, repetitions, and held-out unknown words."""
+    words = data.by_language({source["path"]: source["tokens"] for source in data.manifest["sources"]})
+    unknown = data.unknown_shares()
+    return {
+        language.name: {
+            "words": sum(words[language.name]),
+            "share": language.share,
+            "repetitions": language.repetitions,
+            "unknown_share": unknown.get(language.name),
+        }
+        for language in data.languages
+    }
 
 
 def load_best_weights(model: BiLM, out: Path, result: TrainResult) -> None:
@@ -143,6 +167,17 @@ def _draw_curves(out: Path) -> None:
         "held out, carried": validations["carried"],
     }
     draw_curves(out / "curve.svg", curves, x_label="step", y_label="perplexity")
+    by_language: dict[str, list[tuple[float, float, None]]] = {}
+    for record in records:
+        for language, mean in (
+            record["validation"]["by_language"].items() if find_problem(record, _BY_LANGUAGE) is None else ()
+        ):
+            by_language.setdefault(language, []).append((record["step"], mean, None))
+    if by_language:
+        lines = [Line(label=language, points=points) for language, points in by_language.items()]
+        title = "held-out perplexity of each language"
+        chart = small_multiples("languages", lines, title=title, x_label="step", y_label="held-out perplexity")
+        _write_chart(out / "languages.svg", chart)
 
 
 def _model_card(config: RunConfig, data: PreparedData, report: dict[str, Any]) -> str:
@@ -165,6 +200,17 @@ def _model_card(config: RunConfig, data: PreparedData, report: dict[str, Any]) -
                 f"(forward {perplexity['forward']:.2f}{backward})."
             )
         lines.append(f"\n{DEFINITION}\n")
+    if "languages" in report:
+        lines.append("\n| language | words | share of training | repetitions | unknown held-out words | perplexity |")
+        lines.append("|---|---|---|---|---|---|")
+        for name, row in report["languages"].items():
+            perplexity = report.get("perplexity", {}).get("by_language", {}).get(name)
+            lines.append(
+                f"| {name} | {row['words']:,} | {row['share']:.1%} | {row['repetitions']:.2f} | "
+                f"{'' if row['unknown_share'] is None else format(row['unknown_share'], '.1%')} | "
+                f"{'' if perplexity is None else format(perplexity['mean'], '.2f')} |"
+            )
+        lines.append(f"\nLanguages are sampled with temperature {config.data.temperature:g}.\n")
     lines.append(
         "- Licence of the text, intended use, limits: not recorded. Fill this in before you pass the model on."
     )
@@ -181,5 +227,9 @@ def draw_curves(path: Path, curves: Mapping[str, Sequence[tuple[float, float]]],
         return
     title = f"{y_label} by {x_label}"
     chart = line_chart("training-curve", lines, title=title, x_label=x_label, y_label=y_label, log_y=True)
+    _write_chart(path, chart)
+
+
+def _write_chart(path: Path, chart: str) -> None:
     with atomic_file(path) as partial:
         partial.write_text(chart, encoding="utf-8", newline="\n")

@@ -32,7 +32,7 @@ from elmo.pretrain.data.stream import ContinuousStream, LMBatch
 from elmo.pretrain.train import checkpoint, distributed
 from elmo.pretrain.train.best_weights import save_best
 from elmo.pretrain.train.metrics_log import MetricsLog
-from elmo.pretrain.train.perplexity import Evaluator
+from elmo.pretrain.train.perplexity import Evaluator, add_losses
 from elmo.pretrain.train.prefetch import Prefetcher
 from elmo.pretrain.train.run_state import RunState, is_due
 from elmo.pretrain.train.step import StepMetrics, Trainer
@@ -226,7 +226,11 @@ class _Loop:
         exported weights do not depend on the speed of the machine.
         """
         state, max_words = self.state, self.state.config.train.validate_words
-        reset = self.evaluator.reset(self.data, max_words=max_words)
+        losses = self.evaluator.reset_by_language(self.data, max_words=max_words)
+        reset = (
+            add_losses(losses.values()).perplexity() if losses else self.evaluator.reset(self.data, max_words=max_words)
+        )
+        by_language = {name: loss.perplexity() for name, loss in losses.items()}
         carried = self.evaluator.carried(self.data, max_words=max_words)
         if by_time:
             mark = " (by time)"
@@ -239,7 +243,9 @@ class _Loop:
             mark = ""
             state.since_best += 1
         if self.metrics_log is not None:
-            validation = {"reset": reset.to_dict(), "carried": carried.to_dict()}
+            validation: dict[str, Any] = {"reset": reset.to_dict(), "carried": carried.to_dict()}
+            if by_language:
+                validation["by_language"] = {name: perplexity.mean for name, perplexity in by_language.items()}
             self.metrics_log.write(state.step, validation=validation, **({"by_time": True} if by_time else {}))
         distributed.barrier()
         backward = "" if reset.backward is None else f", backward {reset.backward:,.2f}"
@@ -247,3 +253,6 @@ class _Loop:
             f"step {state.step:,}: held-out perplexity, reset {reset.mean:,.2f} (forward {reset.forward:,.2f}"
             f"{backward}), carried {carried.mean:,.2f}{mark}"
         )
+        if by_language:
+            values = ", ".join(f"{name} {perplexity.mean:,.1f}" for name, perplexity in by_language.items())
+            self.print_status(f"step {state.step:,}: held-out perplexity by language, reset: {values}")

@@ -5,7 +5,9 @@ Models are compared by these numbers. The training loss is not comparable, becau
 
 from __future__ import annotations
 
+import functools
 import math
+import operator
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import islice
@@ -65,6 +67,11 @@ class LossSum:
         return Perplexity(_exp(forward), _exp(backward), _exp((forward + backward) / 2), self.predictions)
 
 
+def add_losses(losses: Iterable[LossSum]) -> LossSum:
+    """The sum of one or more sums of losses."""
+    return functools.reduce(operator.add, losses)
+
+
 class Evaluator:
     """Measures the perplexity of a model on prepared text; `rows` are the ids of each word type (see `input_rows`).
 
@@ -105,6 +112,17 @@ class Evaluator:
         """
         batches = sentence_batches(data, split, max_tokens=self.batch_tokens, max_words=max_words, sentences=sentences)
         return self._measure(batches, carry=False)
+
+    def reset_by_language(self, data: PreparedData, *, max_words: int | None = None) -> dict[str, LossSum]:
+        """The losses of each language with every sentence read from a zero state; {} for text of one language.
+
+        With `max_words`, each language has an equal part of it at most, so that all are measured equally well.
+        """
+        if len(data.languages) < 2:
+            return {}
+        samples = data.heldout_samples(max_words)
+        by_source = {source: self.reset_sum(data, sentences=span) for source, span in samples.items()}
+        return {name: add_losses(losses) for name, losses in data.by_language(by_source).items()}
 
     def carried(self, data: PreparedData, *, split: str = "heldout", max_words: int | None = None) -> Perplexity:
         """The perplexity of continuous text; see `carried_sum`."""

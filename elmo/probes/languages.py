@@ -1,0 +1,96 @@
+"""Part-of-speech probe for many languages: universal tags on every treebank of a folder, in one record.
+
+For each language: all layers of a model, static word vectors if there is a file of them, and each word's usual tag.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from elmo.errors import ConfigError
+from elmo.probes.linear import FitConfig
+from elmo.probes.record import probe_record
+from elmo.probes.tagged_sentences import SPLITS, find_splits
+from elmo.probes.tagging import probe_tags
+from elmo.probes.vector_source import VectorSource, read_static_vectors
+
+PLACEHOLDER = "{language}"
+
+
+def probe_languages(
+    source: VectorSource,
+    folder: str | Path,
+    *,
+    static_vectors: str | None = None,  # path with {language}; a language without a file has no static score
+    config: FitConfig | None = None,
+    limit: int | None = None,  # sentences per file
+    cache: Path | None = None,
+    device: str = "cpu",
+    show: bool | None = None,
+) -> dict[str, Any]:
+    """Returns a record with the dev and test accuracy of each view for every language, and the means over languages."""
+    if static_vectors is not None and PLACEHOLDER not in static_vectors:
+        raise ConfigError(f"The name of the vectors is {static_vectors!r}.", f"Expected {PLACEHOLDER} in it.")
+    config = config or FitConfig()
+    treebanks = find_treebanks(folder)
+    languages: dict[str, dict[str, Any]] = {}
+    counts = {f"{split}_words": 0 for split in SPLITS}
+    for language, files in treebanks.items():
+        paths = list(files.values())
+        options: dict[str, Any] = {"column": "upos", "config": config, "limit": limit, "device": device, "show": show}
+        record = probe_tags(source, paths, cache=cache, **options)
+        scores = {name: record["scores"][name] for name in ("views", "usual_tag")}
+        static_path = None if static_vectors is None else Path(static_vectors.replace(PLACEHOLDER, language))
+        if static_path is not None and static_path.exists():
+            static = probe_tags(read_static_vectors(str(static_path)), paths, cache=cache, **options)
+            scores["static"] = {
+                **static["scores"]["views"]["0"], "file": static_path.name, "sha256": static["vectors"]["file_sha256"],
+            }  # fmt: skip
+        languages[language] = scores
+        for name in counts:
+            counts[name] += record["counts"][name]
+    if static_vectors is not None and not any("static" in scores for scores in languages.values()):
+        raise ConfigError(f"No file of vectors was found: {static_vectors}.", f"Languages: {', '.join(languages)}.")
+    return probe_record(
+        kind="languages",
+        source=source,
+        files={f"{language}_{split}": files[split] for language, files in treebanks.items() for split in SPLITS},
+        settings={"column": "upos", "limit": limit, **vars(config)},
+        counts={"languages": len(languages), **counts},
+        scores={"metric": "accuracy", "languages": languages, "mean": _means(languages)},
+    )
+
+
+def find_treebanks(folder: str | Path) -> dict[str, dict[str, Path]]:
+    """The train, dev and test file of each language, from names such as de-ud-train.conllu and fr_gsd-ud-train.conllu.
+
+    The language is the part of the name before "-ud-train" or "-train".
+    """
+    folder = Path(folder)
+    treebanks: dict[str, dict[str, Path]] = {}
+    for path in sorted(folder.glob("*.conllu*")) if folder.is_dir() else ():
+        prefix = re.match(r"(?P<common>(?P<language>.+?)[-_.](?:ud[-_.])?)train\b", path.name)
+        if prefix:
+            treebanks[prefix["language"]] = find_splits([folder / prefix["common"]])
+    if not treebanks:
+        raise ConfigError(
+            f"{folder}: there are no treebanks.",
+            "Expected a folder with files such as de-ud-train.conllu, de-ud-dev.conllu and de-ud-test.conllu.",
+        )
+    return treebanks
+
+
+def _means(languages: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, float]]:
+    """Dev and test accuracy, averaged over the languages that have them, for each view and baseline."""
+    rows: dict[str, list[Mapping[str, Any]]] = {}
+    for scores in languages.values():
+        baselines = {name: scores[name] for name in ("static", "usual_tag") if name in scores}
+        for name, row in {**scores["views"], **baselines}.items():
+            rows.setdefault(name, []).append(row)
+    return {
+        name: {split: sum(row[split] for row in of_one) / len(of_one) for split in SPLITS[1:]}
+        for name, of_one in rows.items()
+    }

@@ -1,0 +1,106 @@
+"""The part-of-speech probe for many languages: every treebank of a folder, layers, static vectors and usual tags."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from in_process_cli import run_in_process
+from rule_vectors import RuleVectors
+
+from elmo.errors import ConfigError
+from elmo.probes.languages import find_treebanks, probe_languages
+from elmo.probes.linear import FitConfig
+from elmo.probes.run import run_probe
+from elmo.probes.table import table
+from elmo.record_shapes import find_record_problem
+
+TREEBANKS = Path(__file__).parent.parent / "fixtures" / "treebanks"
+WORDS = sorted(
+    {
+        line.split("\t")[1]
+        for path in TREEBANKS.glob("*.conllu")
+        for line in path.read_text(encoding="utf-8").splitlines()
+        if "\t" in line
+    }
+)
+CONFIG = FitConfig(epochs=40, batch=8, learning_rate=0.1)
+
+
+def one_hot(word: str) -> list[float]:
+    return [float(word == other) for other in WORDS]
+
+
+def source() -> RuleVectors:
+    """Layer 0 is zero, layer 1 knows the word."""
+    return RuleVectors(lambda sentence, i: [[0.0] * len(WORDS), one_hot(sentence[i])], 2, len(WORDS))
+
+
+def write_vectors(path: Path) -> None:
+    lines = [" ".join([word, *map(str, one_hot(word))]) for word in WORDS]
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def test_every_language_of_a_folder_is_found() -> None:
+    treebanks = find_treebanks(TREEBANKS)
+    assert list(treebanks) == ["de", "fr"]
+    assert treebanks["fr"]["dev"].name == "fr-ud-dev.conllu"
+
+
+def test_names_with_a_treebank_after_the_language(tmp_path: Path) -> None:
+    for split in ("train", "dev", "test"):
+        for name in ("en_ewt-ud", "en_gum-ud", "sk"):
+            (tmp_path / f"{name}-{split}.conllu").write_text("", encoding="utf-8")
+    assert list(find_treebanks(tmp_path)) == ["en_ewt", "en_gum", "sk"]
+
+
+def test_folder_without_treebanks_is_an_error(tmp_path: Path) -> None:
+    for path in (tmp_path, tmp_path / "missing"):
+        with pytest.raises(ConfigError, match="there are no treebanks"):
+            find_treebanks(path)
+
+
+def test_record_has_layers_static_vectors_and_usual_tags_of_every_language(tmp_path: Path) -> None:
+    write_vectors(tmp_path / "fr.vec")
+    record = run_probe(
+        "languages", source(), [TREEBANKS], static_vectors=str(tmp_path / "{language}.vec"), config=CONFIG
+    )
+    assert find_record_problem("probe", record) is None
+    languages, mean = record["scores"]["languages"], record["scores"]["mean"]
+    assert set(languages) == {"de", "fr"}
+    for scores in languages.values():
+        assert scores["views"]["1"]["test"] > scores["views"]["0"]["test"]
+    assert languages["fr"]["usual_tag"]["test"] == 100.0
+    # "alte" is not in the training file and gets the most frequent tag of all; the other 10 of 11 words are right
+    assert languages["de"]["usual_tag"]["test"] == pytest.approx(100 * 10 / 11, abs=0.01)
+    assert "static" not in languages["de"], "there is no file of German vectors"
+    assert languages["fr"]["static"]["test"] > languages["fr"]["views"]["0"]["test"]
+    assert mean["static"] == {split: languages["fr"]["static"][split] for split in ("dev", "test")}
+    de, fr = (languages[name]["views"]["1"]["test"] for name in ("de", "fr"))
+    assert mean["1"]["test"] == pytest.approx((de + fr) / 2, abs=0.01)
+    assert len(record["data"]) == 6
+    header, *rows = table(record).splitlines()
+    assert header.split()[:5] == ["language", "usual", "tag", "static", "0"]
+    assert [row.split()[0] for row in rows] == ["de", "fr", "mean"]
+    assert rows[0].split()[2] == "-"
+
+
+def test_vectors_need_the_language_in_their_name_and_a_file(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="in it"):
+        probe_languages(source(), TREEBANKS, static_vectors="all.vec", config=CONFIG)
+    with pytest.raises(ConfigError, match="No file of vectors"):
+        probe_languages(source(), TREEBANKS, static_vectors=str(tmp_path / "{language}.vec"), config=CONFIG)
+
+
+def test_command_probes_a_model_on_all_languages(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    write_vectors(tmp_path / "de.vec")
+    done = run_in_process(
+        capsys, "probe", "languages", str(TREEBANKS), "--model", "tiny-random", "--vectors",
+        str(tmp_path / "{language}.vec"), "--epochs", "2", "--device", "cpu", "--out", str(tmp_path / "record.json"),
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1].startswith("mean")
+    record = json.loads((tmp_path / "record.json").read_text(encoding="utf-8"))
+    assert set(record["scores"]["languages"]["de"]["views"]) >= {"0", "1", "2", "mix"}
+    assert "--vectors" in record["command"]

@@ -1,0 +1,146 @@
+"""The tokenizer `unicode` and its rules for sentences: many languages and scripts, exact offsets, linear time."""
+
+from __future__ import annotations
+
+import re
+import time
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from elmo.errors import ConfigError
+from elmo.text.sentences import sentence_rules, split_sentences
+from elmo.text.tokenize import tokenizer
+from elmo.text.unicode_pattern import FORMAT
+
+tokenize = tokenizer("unicode")
+
+# raw sentence, tokens
+SENTENCES = [
+    ("L'uomo dell'arte, cos'è?", "L' uomo dell' arte , cos' è ?"),  # Italian
+    ("un po' d’acqua", "un po' d’ acqua"),
+    ("Aujourd'hui, qu'il n'y ait", "Aujourd'hui , qu' il n' y ait"),  # French
+    ("c'est-à-dire l’homme", "c' est-à-dire l’ homme"),
+    ("l'Hospitalet, dona'm col·lecció", "l' Hospitalet , dona 'm col·lecció"),  # Catalan
+    ("It's what O'Neal didn't say.", "It 's what O'Neal didn 't say ."),  # English
+    ("mae'n mynd i'r dre a'i gar", "mae 'n mynd i 'r dre a 'i gar"),  # Welsh
+    ("Ankara'da, İstanbul'u", "Ankara'da , İstanbul'u"),  # Turkish
+    ("п'ять м’ячів, т.е. да", "п'ять м’ячів , т.е. да"),  # Ukrainian, Russian
+    ("z.B. am 3. mai ca. hundert, Vor- und Nachteile", "z.B. am 3. mai ca. hundert , Vor- und Nachteile"),
+    ("EU:n ja kl. 12:30", "EU:n ja kl. 12:30"),  # Finnish
+    ("1,000.50 3.14 1990-1995 covid-19 50%", "1,000.50 3.14 1990 - 1995 covid-19 50 %"),
+    ("J. R. R. Tolkien schrieb.", "J. R. R. Tolkien schrieb ."),
+    ("a@b.org, https://example.org/x?y=1. #tag @user", "a@b.org , https://example.org/x?y=1 . #tag @user"),
+    ("यह ठीक है।", "यह ठीक है ।"),  # Hindi, danda
+    ("नहीं॥", "नहीं ॥"),
+    ("هل أنت بخير؟ نعم، شكرا؛", "هل أنت بخير ؟ نعم ، شكرا ؛"),  # Arabic
+    ("می\u200cخواهم «بروم».", "می\u200cخواهم « بروم » ."),  # Persian, zero width non-joiner
+    ("١٬٠٠٠٫٥ ریال", "١٬٠٠٠٫٥ ریال"),
+    ('צה"ל אמר: ג׳ירפה', 'צה"ל אמר : ג׳ירפה'),  # Hebrew
+    ("今日は、元気。", "今 日 は 、 元 気 。"),  # Japanese
+    ("コーヒーを飲むTシャツ", "コーヒー を 飲 む Tシャツ"),
+    ("「你好！」（是）", "「 你 好 ！ 」 （ 是 ）"),  # Chinese
+    ("나는 학교에 간다.", "나는 학교에 간다 ."),  # Korean
+    ("ไทยเกินไป", "ไท ย เกิ น ไป"),  # Thai
+    ("ភាសាខ្មែរ។", "ភា សា ខ្មែ រ ។"),  # Khmer, with a consonant below another
+    ("snake_case ... -- !!", "snake_case ... -- !!"),
+    ("👩‍💻 👍🏽ok 🇫🇷🇩🇪", "👩‍💻 👍🏽 ok 🇫🇷 🇩🇪"),
+]
+
+
+@pytest.mark.parametrize(("raw", "expected"), SENTENCES)
+def test_unicode_splits_sentences_of_many_languages(raw: str, expected: str) -> None:
+    assert [token.text for token in tokenize(raw)] == expected.split(" ")
+
+
+@pytest.mark.parametrize(("raw", "expected"), SENTENCES)
+def test_unicode_does_not_change_tokenised_text(raw: str, expected: str) -> None:
+    assert [token.text for token in tokenize(expected)] == expected.split(" ")
+
+
+def test_marks_of_direction_and_zero_width_spaces_separate_tokens_and_belong_to_none() -> None:
+    text = "\ufeffa\u200bb \u200fשלום\u200f."
+    assert [token.text for token in tokenize(text)] == ["a", "b", "שלום", "."]
+    assert tokenize("\u200b \u2066") == []
+
+
+def test_composed_and_decomposed_words_stay_whole() -> None:
+    assert [token.text for token in tokenize("ete\u0301s été co\u00adop")] == ["ete\u0301s", "été", "co\u00adop"]
+
+
+PIECES = [
+    *"aOsdlItZ15éàяאابिक今はカไเ.,-'’\"`_$/#@:; \n\u0301\u200d\u200c\u200b\u200f👍\ud800।؟。",
+    "l'", "qu'", "z.B.", "http://", "a@b", "a@b.c", "'s", "ca. ", "1. a", "ខ្មែ", "...",
+]  # fmt: skip
+ANY_TEXT = st.text(st.characters(codec=None), max_size=60) | st.lists(st.sampled_from(PIECES), max_size=30).map("".join)
+SEPARATOR = re.compile(rf"[\s{FORMAT}]*")
+
+
+@given(ANY_TEXT)
+@example("\x1c\x85 \u2029")
+@example("l'l'l' 's's a@a@")
+def test_unicode_offsets_are_exact_and_cover_every_visible_character(text: str) -> None:
+    end = 0
+    for token in tokenize(text):
+        assert text[token.start : token.end] == token.text
+        assert token.start < token.end
+        assert SEPARATOR.fullmatch(text, end, token.start)
+        assert not re.search(rf"[\s]|^[{FORMAT}]", token.text)
+        end = token.end
+    assert SEPARATOR.fullmatch(text, end)
+
+
+@pytest.mark.parametrize(
+    "piece",
+    ["a", ".", "'", "-", " ", "l'", "a'", "a.", "a-", "a+", "a@", "@", "1,", "http://", "http://.", "今", "ไ", "ខ្"]
+    + ["'s", "a.b@", "\u0301", "\u200d", "\u200b", "ca. ", "#a", "_", "a_"],
+)
+def test_unicode_takes_linear_time(piece: str) -> None:
+    text = "x" + piece * (250_000 // len(piece)) + "!"
+    start = time.process_time()
+    tokenize(text)
+    assert time.process_time() - start < 3  # about 0.3; a quadratic algorithm takes minutes
+
+
+def pieces(text: str) -> list[str]:
+    return [text[start:end] for start, end in split_sentences(text, "unicode")]
+
+
+@pytest.mark.parametrize(
+    "sentences",
+    [
+        ["Es war am 3. Mai.", "Dann kam Dr. Weiß, z.B. Montag."],
+        ["Il a dit « oui. »", "Où est-il ?", "Là."],
+        ["Er sagte: „Ja.“", "»Nein.«", "Gut."],
+        ["यह है।", "ठीक है॥", "हाँ"],
+        ["هل أنت بخير؟", "نعم."],
+        ["今日は。", "元気ですか？", "「はい。」", "終わり！"],
+        ["Τι κάνεις;", "Καλά."],
+        ["ይህ ነው።", "አዎ።"],
+        ["ဟုတ်တယ်။", "မဟုတ်ဘူး။"],
+        ["Пушкин А. С. жил там.", "Да."],
+        ["Het werd 7 - 4.", "Nederland won."],
+        ["שלום עולם.", "מה שלומך?"],
+    ],
+)
+def test_unicode_rules_split_sentences_of_many_languages(sentences: list[str]) -> None:
+    assert pieces(" ".join(sentences)) == sentences
+
+
+@given(ANY_TEXT)
+def test_spans_of_the_unicode_rules_cover_all_but_whitespace(text: str) -> None:
+    end = 0
+    for span in split_sentences(text, "unicode"):
+        assert span.start < span.end
+        assert text[span.start : span.end].strip() == text[span.start : span.end]
+        assert not text[end : span.start].strip()
+        end = span.end
+    assert not text[end:].strip()
+
+
+def test_the_tokenizer_chooses_the_rules_for_sentences() -> None:
+    assert sentence_rules("unicode") == "unicode"
+    assert {sentence_rules(name) for name in ("default", "whitespace", "moses:de")} == {"english"}
+    with pytest.raises(ConfigError, match="latin"):
+        split_sentences("a", "latin")
