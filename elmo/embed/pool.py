@@ -97,6 +97,6 @@ def _unit_rows(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
 
 def _is_numeric(item: Any) -> bool:
     if isinstance(item, np.ndarray):
-        return item.dtype.kind == "f"
+        return bool(item.dtype.kind == "f")
     first = item[0] if isinstance(item, (list, tuple)) and item else item
     return isinstance(first, (float, np.floating))
