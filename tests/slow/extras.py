@@ -54,15 +54,17 @@ finally:
 """
 COMMANDS: dict[str, list[str]] = {  # extra -> a command that needs its libraries
     "zstd": [*EMBED, "out.jsonl.zst", *TINY],
-    "moses": [*EMBED, "out.hdf5", *TINY, "--tokenizer", "moses:en"],
-    "spacy": [*EMBED, "out.hdf5", *TINY, "--tokenizer", "spacy:en"],
+    "moses": [*EMBED, "moses.hdf5", *TINY, "--tokenizer", "moses:en"],
+    "spacy": [*EMBED, "spacy.hdf5", *TINY, "--tokenizer", "spacy:en"],
     "parquet": [*EMBED, "out.parquet", *TINY],
     "track": [
         "-m", "elmo", "pretrain", "in.txt", "--out", "run", "--preset", "tiny", "--max-steps", "2", "--rows", "2",
         "--workers", "1", "--set", "data.heldout=0.2", "--set", "train.tensorboard=true",
     ],
     "serve": ["-c", SERVE],
+    "onnx": ["-m", "elmo", "export", "onnx", "tiny-random", "model.onnx"],
 }  # fmt: skip
+ARGUMENTS = {"onnx_runtime.py": ["model.onnx"], "hugging_face_hub.py": ["saved_model"]}  # example -> its arguments
 PREFIXES = {"sklearn": "scikit_learn", "huggingface": "hugging_face"}  # of the examples, where it is not the extra
 TEXT = "The cat sat on the mat .\nIt slept near the bank of the river .\n" * 100
 
@@ -149,7 +151,7 @@ def uses_of(extra: str) -> list[tuple[str, list[str]]]:
     uses = [("command", COMMANDS[extra])] if extra in COMMANDS else []
     if list((ROOT / "elmo" / "integrations").glob(f"{stem}*")):
         uses.append((f"import elmo.integrations.{stem}", ["-c", f"import elmo.integrations.{stem}"]))
-    return uses + [(path.name, [str(path)]) for path in examples]
+    return uses + [(path.name, [str(path), *ARGUMENTS.get(path.name, [])]) for path in examples]
 
 
 def requirements(extra: str) -> list[str]:
