@@ -19,34 +19,30 @@ from flair.trainers import ModelTrainer
 
 from elmo.integrations.flair import ElmoTokenEmbeddings
 
-TRAIN = [
-    "Ada/PER lives/O in/O London/LOC ./O",
-    "Paris/LOC is/O far/O from/O the/O house/O of/O Marie/PER ./O",
-    "We/O met/O Thomas/PER near/O Oxford/LOC ./O",
-    "Henry/PER and/O Anna/PER left/O Berlin/LOC in/O May/O ./O",
-    "The/O train/O to/O Vienna/LOC was/O late/O ,/O said/O Robert/PER ./O",
-]
+TRAIN = {  # sentence -> names in it
+    "Ada lives in London .": {"Ada": "PER", "London": "LOC"},
+    "Paris is far from the house of Marie .": {"Paris": "LOC", "Marie": "PER"},
+    "We met Thomas near Oxford .": {"Thomas": "PER", "Oxford": "LOC"},
+    "Henry and Anna left Berlin in May .": {"Henry": "PER", "Anna": "PER", "Berlin": "LOC"},
+    "The train to Vienna was late , said Robert .": {"Vienna": "LOC", "Robert": "PER"},
+}
 
 
-def make_sentence(text: str) -> Sentence:
-    pairs = [token.rsplit("/", 1) for token in text.split()]
-    sentence = Sentence([word for word, _ in pairs])
-    for token, (_, tag) in zip(sentence, pairs, strict=True):
-        if tag != "O":
-            sentence[token.idx - 1 : token.idx].add_label("name", tag)
+def make_sentence(text: str, names: dict[str, str]) -> Sentence:
+    sentence = Sentence(text.split())
+    for token in sentence:
+        if token.text in names:
+            sentence[token.idx - 1 : token.idx].add_label("name", names[token.text])
     return sentence
 
 
 def main(model: str = "default") -> None:
     logging.getLogger("flair").setLevel(logging.ERROR)
     flair.set_seed(1)
-    sentences = [make_sentence(text) for text in TRAIN]
-    corpus = Corpus(FlairDatapointDataset(sentences), dev=FlairDatapointDataset(sentences), sample_missing_splits=False)
-    tagger = SequenceTagger(
-        ElmoTokenEmbeddings(model, layer_norm="token"), corpus.make_label_dictionary("name"), "name",
-        hidden_size=32, use_rnn=False, use_crf=False, dropout=0.0, word_dropout=0.0, locked_dropout=0.0,
-        reproject_embeddings=False,
-    )  # fmt: skip
+    sentences = FlairDatapointDataset([make_sentence(text, names) for text, names in TRAIN.items()])
+    corpus = Corpus(sentences, dev=sentences, sample_missing_splits=False)
+    elmo, labels = ElmoTokenEmbeddings(model, layer_norm="token"), corpus.make_label_dictionary("name")
+    tagger = SequenceTagger(elmo, labels, "name", use_rnn=False, use_crf=False, reproject_embeddings=False)
     with tempfile.TemporaryDirectory() as folder:
         ModelTrainer(tagger, corpus).train(
             folder, learning_rate=0.5, mini_batch_size=1, max_epochs=25, embeddings_storage_mode="none"

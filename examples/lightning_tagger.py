@@ -15,15 +15,14 @@ from torch import Tensor, nn
 
 import elmo
 
-TAGS = {"O": 0, "PER": 1, "LOC": 2}
-TRAIN = [
-    "Ada/PER lives/O in/O London/LOC ./O",
-    "Paris/LOC is/O far/O from/O the/O house/O of/O Marie/PER ./O",
-    "We/O met/O Thomas/PER near/O Oxford/LOC ./O",
-    "Henry/PER and/O Anna/PER left/O Berlin/LOC in/O May/O ./O",
-    "The/O train/O to/O Vienna/LOC was/O late/O ,/O said/O Robert/PER ./O",
+TAGS = ["other", "person", "place"]
+Example = tuple[str, list[int]]  # words, and the number of the tag of each
+TRAIN: list[Example] = [
+    ("Ada lives in London .", [1, 0, 0, 2, 0]),
+    ("Paris is far from the house of Marie .", [2, 0, 0, 0, 0, 0, 0, 1, 0]),
+    ("Henry and Anna left Berlin in May .", [1, 0, 1, 0, 2, 0, 0, 0]),
+    ("The train to Vienna was late , said Robert .", [0, 0, 0, 2, 0, 0, 0, 0, 1, 0]),
 ]
-Batch = tuple[list[list[str]], list[list[int]]]
 
 
 class Tagger(lightning.LightningModule):
@@ -32,37 +31,28 @@ class Tagger(lightning.LightningModule):
         self.embedding = elmo.ElmoEmbedding(model, layer_norm="token", dropout=0.2)  # the biLM is frozen
         self.output = nn.Linear(self.embedding.dim, len(TAGS))
 
-    def forward(self, sentences: list[list[str]]) -> tuple[Tensor, Tensor]:
+    def forward(self, sentences: list[list[str]]) -> Tensor:
         vectors, mask = self.embedding(sentences)  # (B, T, D), (B, T)
-        return self.output(vectors), mask
+        return self.output(vectors[mask])  # one row per word
 
-    def training_step(self, batch: Batch, _: int) -> Tensor:
-        scores, mask = self(batch[0])
-        gold = torch.tensor([tag for tags in batch[1] for tag in tags], device=self.device)
-        return nn.functional.cross_entropy(scores[mask], gold)
+    def training_step(self, batch: list[Example], _: int) -> Tensor:
+        gold = torch.tensor([tag for _, tags in batch for tag in tags], device=self.device)
+        return nn.functional.cross_entropy(self([text.split() for text, _ in batch]), gold)
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
         return torch.optim.Adam([p for p in self.parameters() if p.requires_grad], lr=0.02)
 
 
-def collate(sentences: list[str]) -> Batch:
-    pairs = [[token.rsplit("/", 1) for token in sentence.split()] for sentence in sentences]
-    return [[word for word, _ in pair] for pair in pairs], [[TAGS[tag] for _, tag in pair] for pair in pairs]
-
-
 def main(model: str = "default") -> None:
     logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
     lightning.seed_everything(0, verbose=False)
-    data = torch.utils.data.DataLoader(TRAIN, batch_size=5, collate_fn=collate)
     tagger = Tagger(model)
-    trainer = lightning.Trainer(
-        max_epochs=40, accelerator="cpu", logger=False, enable_checkpointing=False, enable_progress_bar=False
-    )
-    trainer.fit(tagger, data)
+    trainer = lightning.Trainer(max_epochs=40, accelerator="cpu", logger=False, enable_checkpointing=False)
+    trainer.fit(tagger, torch.utils.data.DataLoader(TRAIN, batch_size=4, collate_fn=list))
     words = ["Alice", "moved", "to", "Chicago", "with", "Peter", "."]
     with torch.no_grad():
-        tags = tagger.eval()([words])[0].argmax(dim=-1)[0].tolist()
-    print(" ".join(f"{word}/{list(TAGS)[tag]}" for word, tag in zip(words, tags, strict=True)))
+        tags = tagger.eval()([words]).argmax(dim=-1).tolist()
+    print(" ".join(f"{word}/{TAGS[tag]}" for word, tag in zip(words, tags, strict=True)))
 
 
 if __name__ == "__main__":

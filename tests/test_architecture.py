@@ -50,7 +50,7 @@ MAY_IMPORT = {
     "report": {"charts", "text"},
     "bench": {"text", "kernels", "model", "weights", "embed"},
     "serve": {"text", "embed", "analysis"},
-    "compat": {"text", "model", "weights", "embed"},
+    "compat": {"text", "model", "weights", "embed", "integrations.flair"},  # flair's old class, by its new one
     "integrations": {"text", "model", "weights", "embed"},
     "cli": {
         "text", "kernels", "model", "weights", "pretrain", "embed", "tasks", "probes", "analysis", "report", "bench",

@@ -24,7 +24,16 @@ from torch import Tensor
 
 from elmo.devices import choose_device
 from elmo.embed.layer_choice import LayerChoice, LayerSpec, choose_layers
-from elmo.embed.pool import check_pooling, cosine_matrix, cosine_pairs, join_layers, normalize, pool_documents
+from elmo.embed.pool import (
+    Vectors,
+    check_pooling,
+    cosine_matrix,
+    cosine_pairs,
+    given_vectors,
+    join_layers,
+    normalize,
+    pool_documents,
+)
 from elmo.embed.run.batches import BatchOptions, to_numpy
 from elmo.embed.run.executor import DTYPES, choose_executor
 from elmo.embed.states import check_policy
@@ -327,8 +336,8 @@ class Embedder:
 
     def similarity(
         self,
-        a: OneText | Texts | np.ndarray | Tensor,
-        b: OneText | Texts | np.ndarray | Tensor,
+        a: OneText | Texts | Vectors,
+        b: OneText | Texts | Vectors,
         *,
         layers: LayerSpec = "average",  # of texts
     ) -> Tensor:
@@ -342,8 +351,8 @@ class Embedder:
 
     def similarity_pairwise(
         self,
-        a: OneText | Texts | np.ndarray | Tensor,
-        b: OneText | Texts | np.ndarray | Tensor,
+        a: OneText | Texts | Vectors,
+        b: OneText | Texts | Vectors,
         *,
         layers: LayerSpec = "average",
     ) -> Tensor:
@@ -508,11 +517,8 @@ class Embedder:
 
     def _encoded(self, texts_or_vectors: Any, layers: LayerSpec) -> Tensor:
         """Vectors as a matrix (N, D); texts are encoded."""
-        if isinstance(texts_or_vectors, Tensor):
-            vectors = texts_or_vectors
-        elif isinstance(texts_or_vectors, np.ndarray) and texts_or_vectors.dtype.kind == "f":
-            vectors = torch.from_numpy(texts_or_vectors)
-        else:
+        vectors = given_vectors(texts_or_vectors)
+        if vectors is None:
             vectors = self.encode(texts_or_vectors, layers=layers, convert_to_tensor=True)
         if vectors.ndim not in (1, 2):
             raise ConfigError(f"The vectors have shape {tuple(vectors.shape)}; expected (N, D), one row per text.")

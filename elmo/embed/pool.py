@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from elmo.errors import ConfigError
+
+Vectors: TypeAlias = np.ndarray | Tensor | Sequence[np.ndarray] | Sequence[Tensor] | Sequence[Sequence[float]]
 
 
 def _mean(vectors: np.ndarray) -> np.ndarray:
@@ -57,6 +60,19 @@ def join_layers(vectors: np.ndarray) -> np.ndarray:
     return normalize(vectors).reshape(*vectors.shape[:-2], -1).astype(vectors.dtype, copy=False)
 
 
+def given_vectors(value: Any) -> Tensor | None:
+    """Vectors as a tensor: from a tensor, an array of any layout, or a list of these or of numbers; None for texts."""
+    if isinstance(value, Tensor):
+        return value
+    if isinstance(value, (list, tuple)) and value and isinstance(value[0], Tensor):
+        return torch.stack(list(value))
+    if isinstance(value, (list, tuple)) and value and _is_numeric(value[0]):
+        value = np.asarray(value)
+    if not isinstance(value, np.ndarray) or value.dtype.kind != "f":
+        return None
+    return torch.from_numpy(np.require(value, requirements=["C", "W"]))  # a table of pandas gives a read-only array
+
+
 def cosine_matrix(a: Tensor, b: Tensor) -> Tensor:
     """Cosines of all rows of `a` (N, D) with all rows of `b` (M, D), (N, M); a zero row has cosine 0."""
     rows_a, rows_b = _unit_rows(a, b)
@@ -77,3 +93,10 @@ def _unit_rows(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
     dtype = torch.promote_types(torch.promote_types(a.dtype, b.dtype), torch.float32)  # never less precise than that
     a, b = a.to(dtype), b.to(device=a.device, dtype=dtype)
     return torch.nn.functional.normalize(a, dim=-1), torch.nn.functional.normalize(b, dim=-1)
+
+
+def _is_numeric(item: Any) -> bool:
+    if isinstance(item, np.ndarray):
+        return bool(item.dtype.kind == "f")
+    first = item[0] if isinstance(item, (list, tuple)) and item else item
+    return isinstance(first, (float, np.floating))

@@ -61,6 +61,18 @@ def test_similarity_is_the_cosine_of_encoded_texts(embedder: Embedder) -> None:
     np.testing.assert_allclose(pairs.numpy(), [expected[0][0], expected[1][1]], atol=1e-6)
 
 
+def test_similarity_takes_vectors_in_any_container(embedder: Embedder) -> None:
+    """A read-only array is what a pandas table gives; a column of vectors is a list of arrays."""
+    vectors = embedder.encode(["The cat sat .", "It rained .", "A dog ran ."])
+    read_only, reversed_rows = vectors.copy(), vectors[::-1].copy()[::-1]
+    read_only.flags.writeable = False
+    expected = embedder.similarity(vectors, vectors)
+    as_tensors = [torch.from_numpy(vector) for vector in vectors]
+    for given in (read_only, reversed_rows, list(vectors), vectors.tolist(), as_tensors, tuple(vectors)):
+        torch.testing.assert_close(embedder.similarity(given, vectors), expected, check_dtype=False)
+    torch.testing.assert_close(embedder.similarity(vectors[0].tolist(), vectors), expected[:1], check_dtype=False)
+
+
 def test_similarity_of_vectors_that_do_not_match_is_refused(embedder: Embedder) -> None:
     with pytest.raises(ConfigError, match="2 and 1 vectors"):
         embedder.similarity_pairwise(["a", "b"], ["c"])

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import pickle
+import re
+import subprocess
+import sys
+from pathlib import Path
 
 import datasets
 import numpy as np
@@ -15,6 +20,7 @@ from elmo.integrations.datasets import EncodeColumn
 from elmo.weights.lookup import tiny_random
 from elmo.weights.store import save_store
 
+ROOT = Path(__file__).resolve().parents[2]
 TEXTS = ["One .", None, "They sat on the bank .", ""]
 
 
@@ -91,3 +97,15 @@ def test_wrong_settings_are_refused():
         dataset().map(encode, batched=True)
     with pytest.raises(ConfigError, match="batched=True"):
         dataset().map(EncodeColumn("tiny-random", device="cpu"))
+
+
+def test_the_example_finds_the_nearest_text_of_each_row(tmp_path):
+    command = [sys.executable, str(ROOT / "examples" / "datasets_column.py")]
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "HF_DATASETS_CACHE": str(tmp_path)}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "3 of 4 rows have a text" in done.stdout
+    nearest = dict(re.findall(r"^line (\d): .* nearest: (.*)$", done.stdout, re.M))
+    assert nearest.keys() == {"0", "2", "3"}
+    assert "judge" in nearest["0"]
+    assert "court" in nearest["3"]

@@ -1,4 +1,4 @@
-"""ElmoTokenEmbeddings: vectors for flair's sentences, a tagger that is trained, saved and loaded."""
+"""ElmoTokenEmbeddings: vectors for flair's sentences, a tagger that is trained, saved and loaded; the old class."""
 
 from __future__ import annotations
 
@@ -13,18 +13,20 @@ import pytest
 import torch
 from flair.data import Corpus, Sentence
 from flair.datasets import FlairDatapointDataset
-from flair.embeddings import StackedEmbeddings
+from flair.embeddings import StackedEmbeddings, TokenEmbeddings
 from flair.embeddings.base import load_embeddings
 from flair.models import SequenceTagger
 from flair.trainers import ModelTrainer
 
 import elmo
-from elmo.errors import ConfigError
+from elmo.compat.flair import ELMoEmbeddings
+from elmo.errors import ConfigError, ElmoError
 from elmo.integrations.flair import ElmoTokenEmbeddings
 from elmo.weights.lookup import tiny_random
 from elmo.weights.store import save_store
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "flair_tagger.py"
+FILES = Path(elmo.__file__).parent / "golden" / "allennlp"
 WORDS = [["The", "bank", "of", "the", "river"], ["naïve", "日本"]]
 
 
@@ -45,7 +47,7 @@ def tagged(words: list[str]) -> Sentence:
 TRAIN = [["Ada", "met", "Bob"], ["we", "saw", "Ada"], ["Bob", "left"], ["we", "met", "them"]]
 
 
-def train(tmp_path: Path, embeddings: ElmoTokenEmbeddings, storage: str, num_epochs: int = 8) -> SequenceTagger:
+def train(tmp_path: Path, embeddings: TokenEmbeddings, storage: str, num_epochs: int = 8) -> SequenceTagger:
     flair.set_seed(0)
     data = FlairDatapointDataset([tagged(words) for words in TRAIN])
     corpus = Corpus(data, dev=FlairDatapointDataset([tagged(words) for words in TRAIN]), sample_missing_splits=False)
@@ -145,6 +147,41 @@ def test_embeddings_are_saved_by_themselves_and_stacked():
 def test_options_that_do_not_fit_are_errors(options, message):
     with pytest.raises(ConfigError, match=message):
         ElmoTokenEmbeddings("tiny-random", **options)
+
+
+@pytest.mark.parametrize(("mode", "width"), [("all", 3), ("top", 1), ("average", 1)])
+def test_code_for_the_old_class_of_flair_runs_after_a_change_of_the_import(mode, width):
+    options_file, weight_file = FILES / "options.json", FILES / "lm_weights.hdf5"
+    embedding = ELMoEmbeddings(options_file=options_file, weight_file=weight_file, embedding_mode=mode)
+    sentence = Sentence("The grass is green .")
+    embedding.embed(sentence)
+    layers = elmo.load(options_file, weight_file, device="cpu").layers([[token.text for token in sentence]])[0]
+    expected = {"all": np.concatenate(list(layers), axis=-1), "top": layers[-1], "average": layers.mean(axis=0)}[mode]
+    assert embedding.embedding_length == width * layers.shape[-1]
+    np.testing.assert_allclose(torch.stack([token.embedding for token in sentence]).numpy(), expected, atol=1e-6)
+
+
+def test_the_old_class_of_flair_can_be_stacked_trained_and_saved(tmp_path):
+    stacked = StackedEmbeddings([ELMoEmbeddings("tiny-random")])
+    train(tmp_path, stacked, "cpu", num_epochs=1).save(tmp_path / "tagger.pt")
+    loaded = SequenceTagger.load(tmp_path / "tagger.pt")
+    sentence = Sentence(list(WORDS[0]))
+    loaded.embeddings.embed(sentence)
+    assert len(sentence[0].embedding) == ELMoEmbeddings("tiny-random").embedding_length
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"embedding_mode": "sum"}, "embedding_mode is 'sum'"),
+        ({"options_file": "options.json"}, "weight_file is missing"),
+        ({"model": "large"}, "original-5.5b"),
+    ],
+)
+def test_wrong_arguments_of_the_old_class_are_errors(arguments, message, tmp_path, monkeypatch):
+    monkeypatch.setenv("ELMO_HOME", str(tmp_path))
+    with pytest.raises(ElmoError, match=message):
+        ELMoEmbeddings(**arguments)
 
 
 def test_the_example_finds_names_that_it_was_not_trained_on():
