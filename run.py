@@ -10,7 +10,7 @@
     python3 run.py lint              run ruff and mypy
     python3 run.py browser           install Playwright and Chromium for the tests that open a page
     python3 run.py extras [NAMES...] install each extra alone in clean environments, on every Python; --help lists more
-    python3 run.py wheel             build the wheel, install it in a clean environment and embed with it
+    python3 run.py wheel             build the wheel in dist/, install it in a clean environment and embed with it
     python3 run.py wheel --platform  the same for the wheel with compiled kernels; --dist FOLDER keeps it
     python3 run.py release           build and check the sdist and the wheel for the package index, in dist/
     python3 run.py docs [ARGS...]    build the documentation site in site/ and check its links
@@ -317,7 +317,9 @@ def try_wheel() -> None:
         check([clean / BIN / "elmo", "--version"], cwd=folder)
         check([python, "-c", EMBED_ONE], cwd=folder)
         check(pip_for(python) + ["check"], cwd=folder)
-        tell(f"{wheel.name} ({size:.1f} MB) works in a clean environment.")
+        (ROOT / "dist").mkdir(exist_ok=True)
+        shutil.copy(str(wheel), str(ROOT / "dist" / wheel.name))
+        tell(f"dist/{wheel.name} ({size:.1f} MB) works in a clean environment.")
 
 
 def docs_python() -> Path:

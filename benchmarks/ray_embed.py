@@ -63,8 +63,9 @@ class Meter:
 
 
 def actor_megabytes() -> float:
-    processes = [p for p in psutil.process_iter(["cmdline"]) if "MapWorker" in " ".join(p.info["cmdline"] or [])]
-    return sum(process.memory_full_info().pss for process in processes) / 1e6
+    """The memory of the actors of this run; other programs on this machine may use Ray as well."""
+    processes = psutil.Process().children(recursive=True)
+    return sum(p.memory_full_info().pss for p in processes if "MapWorker" in " ".join(p.cmdline())) / 1e6
 
 
 def main() -> None:

@@ -227,7 +227,8 @@ def test_the_fast_suite_leaves_the_integrations_to_their_own_command(tmp_path):
         assert [line for line in done.stdout.splitlines() if "::" in line] == [f"{expected}::test_one"], done.stdout
 
 
-def test_a_wheel_that_is_too_large_for_the_index_is_refused(checkout, monkeypatch, capsys):
+def write_wheel_project(checkout: Path) -> None:
+    """A project whose wheel has 200,000 bytes and needs no other package to be built."""
     (checkout / "pyproject.toml").write_text(
         "[build-system]\nrequires = []\nbuild-backend = 'backend'\nbackend-path = ['.']\n"
         "[project]\nname = 'elmo-lm'\nversion = '1'\n"
@@ -241,12 +242,37 @@ def test_a_wheel_that_is_too_large_for_the_index_is_refused(checkout, monkeypatc
         "        file.writestr('elmo/weights.bin', bytes(200_000))\n"
         "    return 'elmo_lm-1-py3-none-any.whl'\n"
     )
+
+
+def test_a_wheel_that_is_too_large_for_the_index_is_refused(checkout, monkeypatch, capsys):
+    write_wheel_project(checkout)
     run = load_run(checkout)
     monkeypatch.setattr(run, "PYTHON", Path(sys.executable))
     monkeypatch.setattr(run, "WHEEL_LIMIT", 0.1)
     with pytest.raises(SystemExit):
         run.try_wheel()
     assert "has 0.2 MB, more than 0.1 MB" in capsys.readouterr().err
+
+
+def test_a_wheel_that_works_in_a_clean_environment_is_kept(checkout, monkeypatch):
+    write_wheel_project(checkout)
+    run = load_run(checkout)
+    monkeypatch.setattr(run, "PYTHON", Path(sys.executable))
+    build, commands = run.check, []
+
+    def build_only(command, cwd=None) -> None:
+        """Builds the wheel; what the clean environment would run is only noted."""
+        if "wheel" in command:
+            build(command)
+        else:
+            commands.append(str(command[-1]))
+
+    for name, replacement in (("check", build_only), ("make_venv", lambda *words: None), ("works", lambda words: True)):
+        monkeypatch.setattr(run, name, replacement)
+    monkeypatch.setattr(run, "install", lambda python, what: commands.append(Path(what[0]).suffix))
+    run.try_wheel()
+    assert commands == [".whl", "--version", run.EMBED_ONE, "check"]
+    assert [path.name for path in (checkout / "dist").iterdir()] == ["elmo_lm-1-py3-none-any.whl"]
 
 
 def test_the_environment_of_the_documentation_has_its_extra_alone_and_is_renewed_when_that_changes(

@@ -35,7 +35,7 @@ except ImportError:  # elmo/__init__.py is of another distribution
 from elmo.errors import ElmoError, printable
 
 VERBS = {  # verb: (module with `run` and EXAMPLE, one-line help)
-    "embed": ("elmo.cli.embed", "Embed a file with one sentence per line and write the vectors to a file."),
+    "embed": ("elmo.cli.embed", "Embed the sentences of a file, or of many files, and write the vectors."),
     "merge": ("elmo.cli.merge", "Merge the shards of a bulk embedding into one file."),
     "models": ("elmo.cli.models", "List the known models: those shipped, on this machine, and to fetch."),
     "fetch": ("elmo.cli.fetch", "Download a published model, so that it can be loaded by its name."),

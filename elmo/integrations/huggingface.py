@@ -195,7 +195,7 @@ def hub_card(
 def _usage(repo_id: str) -> str:
     return (
         "```python\n"
-        "import elmo  # pip install elmo-lm huggingface_hub\n\n"
+        "import elmo  # of the package elmo-lm; downloads need huggingface_hub\n\n"
         f'embedder = elmo.load("{PREFIX}{repo_id}", download=True)\n'
         'vectors = embedder.embed("The bank of the river .")  # one vector per token\n'
         "```\n"

@@ -407,9 +407,8 @@ OWN_MODELS = {
         languages=("en",),
         trained_on="open English text: Wikipedia, novels, law, biomedicine, abstracts, dialogue, speeches",
         files=(),
-        dim=512,
+        dim=768,
         licence="CC BY-SA 4.0; the licences of its text: docs/model_card.md",
-        page="https://pypi.org/project/elmo-lm/",
     ),
 }
 

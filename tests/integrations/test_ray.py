@@ -1,7 +1,8 @@
-"""`elmo embed --ray` on a cluster of two workers on this machine: workers and the driver are killed, the bytes stay."""
+"""`elmo embed --ray` on a cluster of two nodes on this machine: actors and the driver are killed, the bytes stay."""
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import signal
@@ -45,14 +46,19 @@ def until_started(start):
 
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory):
-    """A text file and a Parquet file with half of the lines each."""
+    """Text, JSON lines, Parquet and compressed text with a quarter of the lines each."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     folder = tmp_path_factory.mktemp("corpus")
     lines = [f"word{i} of the bank number {i % 7} {'and so on ' * (i % 30)}." for i in range(NUM_LINES)]
-    (folder / "a.txt").write_text("".join(f"{line}\n" for line in lines[: NUM_LINES // 2]), encoding="utf-8")
-    pq.write_table(pa.table({"text": lines[NUM_LINES // 2 :]}), folder / "b.parquet", row_group_size=777)
+    quarters = [lines[i : i + NUM_LINES // 4] for i in range(0, NUM_LINES, NUM_LINES // 4)]
+    (folder / "a.txt").write_text("".join(f"{line}\n" for line in quarters[0]), encoding="utf-8")
+    objects = [json.dumps({"id": i, "text": line}) for i, line in enumerate(quarters[1])]
+    (folder / "b.jsonl").write_text("\n".join(objects), encoding="utf-8")
+    pq.write_table(pa.table({"text": quarters[2]}), folder / "c.parquet", row_group_size=777)
+    with gzip.open(folder / "d.txt.gz", "wt", encoding="utf-8") as file:
+        file.write("\n".join(quarters[3]))
     return folder
 
 
@@ -86,24 +92,33 @@ def wait_for_shards(out: Path, count: int, process: subprocess.Popen[str]) -> No
 
 
 def actors() -> list[psutil.Process]:
-    """The processes of actors that embed."""
-    return [p for p in psutil.process_iter(["cmdline"]) if "MapWorker" in " ".join(p.info["cmdline"] or [])]
+    """The processes of actors that embed, of the nodes that this process started: others may run Ray as well."""
+    below = psutil.Process().children(recursive=True)
+    return [process for process in below if "MapWorker" in " ".join(command_of(process))]
 
 
-@pytest.mark.parametrize("signal_number", [signal.SIGKILL])
-def test_a_killed_worker_and_a_killed_driver_lose_nothing_and_write_nothing_twice(
-    signal_number, cluster, corpus, expected, tmp_path
-):
+def command_of(process: psutil.Process) -> list[str]:
+    try:
+        return process.cmdline()
+    except psutil.Error:  # it has ended
+        return []
+
+
+def test_killed_workers_and_a_killed_driver_lose_nothing_and_write_nothing_twice(cluster, corpus, expected, tmp_path):
     out = tmp_path / "out"
     words = command(corpus, out, "--ray", "--ray-address", cluster.address, "--actors", "2")
     options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "env": environment()}
     with subprocess.Popen(words, **options) as driver:
-        wait_for_shards(out, 4, driver)
-        running = actors()
-        assert running
-        running[0].send_signal(signal_number)
-        wait_for_shards(out, 12, driver)  # the work goes on
-        driver.send_signal(signal_number)
+        killed = set()
+        for num_shards in (4, 10):  # twice, because a restarted actor must survive as well
+            wait_for_shards(out, num_shards, driver)
+            victim = actors()[0]
+            victim.send_signal(signal.SIGKILL)
+            killed.add(victim)
+        assert len(killed) == 2
+        wait_for_shards(out, 20, driver)  # the work goes on
+        assert not killed & set(actors())
+        driver.send_signal(signal.SIGKILL)
         driver.communicate()
     assert not (out / "_manifest.json").exists()
     finished = len(list(out.glob("part-*")))

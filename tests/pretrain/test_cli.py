@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -44,6 +45,17 @@ def test_model_and_published_pair_load_and_agree(text: Path, tmp_path: Path, cap
         np.testing.assert_allclose(a, b, atol=1e-6)
     assert (out / "curve.svg").read_text().startswith("<svg")
     assert json.loads((out / "report.json").read_text())["step"] == 40
+
+
+def test_a_run_that_stops_for_its_time_limit_prints_what_the_slurm_job_of_the_guide_looks_for(
+    text: Path, tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    guide = (Path(__file__).parents[2] / "docs" / "guides" / "pretraining.md").read_text(encoding="utf-8")
+    (wanted,) = re.findall(r"^grep -q '(.+)' stopped.json && scontrol requeue", guide, re.M)
+    for limit, is_unfinished in (("0.01s", True), ("9h", False)):
+        done = run_in_process(capsys, *arguments(text, tmp_path / limit, "--stop-after", limit, "--json"))
+        assert done.returncode == 0, done.stderr  # the exit code does not tell, because torchrun would restart the run
+        assert (wanted in done.stdout) == is_unfinished
 
 
 def test_the_saved_config_repeats_the_run(text: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:

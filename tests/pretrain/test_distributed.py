@@ -11,7 +11,9 @@ import pytest
 from tiny_run import ENVIRONMENT, call, command, records, write_text
 
 DRIVER = Path(__file__).parent / "train_ranks.py"
-FAST = ["equal", "muon", "spike", "sparse", "nan", "fewer", "lost", "patient", "clocks", "overlap", "shares"]
+FAST = [
+    "equal", "muon", "spike", "sparse", "nan", "fewer", "lost", "restart", "patient", "clocks", "overlap", "shares",
+]  # fmt: skip
 
 
 def drive(folder: Path, *tests: str) -> str:

@@ -5,6 +5,7 @@ The agents of torchrun restart all processes, and these continue from the last c
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -25,11 +26,23 @@ pytestmark = pytest.mark.slow
 
 @dataclass(frozen=True)
 class Machine:
-    """Where an agent of torchrun runs: a command that enters its network, its address and its network interface."""
+    """Where an agent of torchrun runs: its network namespace, its address and its network interface."""
 
-    prefix: list[str]
+    namespace: str
     address: str
     interface: str
+
+    def kill_all(self) -> None:
+        """Kills all processes of this machine. torchrun starts each worker in a session of its own."""
+        pids = subprocess.run(["ip", "netns", "pids", self.namespace], capture_output=True, text=True, check=True)
+        for pid in map(int, pids.stdout.split()):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+    def lose(self) -> None:
+        """Cuts the cable first, so that the other machine hears nothing, not even the end of a connection."""
+        ip("-n", self.namespace, "link", "set", self.interface, "down")
+        self.kill_all()
 
 
 @pytest.fixture
@@ -47,7 +60,7 @@ def machines() -> Iterator[list[Machine]]:
             ip("-n", name, "addr", "add", f"{address}/24", "dev", f"v{number}")
             for interface in ("lo", f"v{number}"):
                 ip("-n", name, "link", "set", interface, "up")
-            machines.append(Machine(["ip", "netns", "exec", name], address, f"v{number}"))
+            machines.append(Machine(name, address, f"v{number}"))
         yield machines
     finally:
         for name in names:
@@ -66,10 +79,10 @@ def start(machine: Machine, first: Machine, text: Path, out: Path, *, least: int
         "--rdzv-id", "elmo", "--rdzv-conf", f"is_host={int(machine == first)},join_timeout=900,last_call_timeout=5",
         "--local-addr", machine.address,
     ]  # fmt: skip
-    words = [*machine.prefix, *launch, *command(text, out, *SETTINGS)[1:]]
+    words = ["ip", "netns", "exec", machine.namespace, *launch, *command(text, out, *SETTINGS)[1:]]
     environment = ENVIRONMENT | {"GLOO_SOCKET_IFNAME": machine.interface}
     with open(out.with_name(f"log-{machine.address}"), "wb") as log:
-        return subprocess.Popen(words, env=environment, stdout=log, stderr=log, start_new_session=True)
+        return subprocess.Popen(words, env=environment, stdout=log, stderr=log)
 
 
 def worker_of(agent: subprocess.Popen[bytes]) -> psutil.Process | None:
@@ -81,19 +94,24 @@ def worker_of(agent: subprocess.Popen[bytes]) -> psutil.Process | None:
 
 
 def wait_for_step(out: Path, step: int, agent: subprocess.Popen[bytes]) -> None:
-    while max((out / "checkpoints").glob("step-*"), default=Path("step-0")).name < f"step-{step:08d}":
+    while last_step(out) < step:
         assert agent.poll() is None, logs(out)
         time.sleep(0.02)
+
+
+def last_step(out: Path) -> int:
+    """The step of the newest checkpoint, or 0."""
+    names = [path.name for path in (out / "checkpoints").glob("step-*")]
+    return max((int(name.removeprefix("step-")) for name in names if name[5:].isdigit()), default=0)
 
 
 def logs(out: Path) -> str:
     return "\n".join(path.read_text(errors="replace")[-4000:] for path in sorted(out.parent.glob("log-*")))
 
 
-def stop(agents: list[subprocess.Popen[bytes]]) -> None:
-    for agent in agents:
-        if agent.poll() is None:
-            os.killpg(agent.pid, signal.SIGKILL)
+def stop(machines: list[Machine], agents: list[subprocess.Popen[bytes]]) -> None:
+    for machine, agent in zip(machines, agents, strict=True):
+        machine.kill_all()
         agent.wait()
 
 
@@ -108,9 +126,10 @@ def test_a_killed_process_on_another_machine_costs_only_steps_since_the_checkpoi
                 worker = worker_of(agents[1])
                 assert worker is not None
                 worker.kill()
+                assert last_step(out) < NUM_STEPS  # in the middle
             assert [agent.wait() for agent in agents] == [0, 0], logs(out)
         finally:
-            stop(agents)
+            stop(machines, agents)
     steps = [r["step"] for r in records(tmp_path / "killed") if "forward" in r]
     assert steps == list(range(1, NUM_STEPS + 1))  # no step is missing and none is there twice
     assert digest(tmp_path / "killed") == digest(tmp_path / "undisturbed")
@@ -121,8 +140,11 @@ def test_the_other_machine_goes_on_alone_when_one_is_lost(machines, tmp_path):
     agents = [start(machine, machines[0], text, out, least=1) for machine in machines]
     try:
         wait_for_step(out, 20, agents[0])
-        os.killpg(agents[1].pid, signal.SIGKILL)
+        machines[1].lose()
+        lost_at = last_step(out)
+        assert lost_at < NUM_STEPS
         assert agents[0].wait() == 0, logs(out)
+        assert f"continuing from step {lost_at}" in logs(out)  # one process, with all rows
     finally:
-        stop(agents)
+        stop(machines, agents)
     assert [r["step"] for r in records(out) if "forward" in r] == list(range(1, NUM_STEPS + 1))

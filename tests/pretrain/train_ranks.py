@@ -152,15 +152,38 @@ def fewer_processes_resume(text: Path, folder: Path) -> None:
     assert np.abs(np.array(a) - np.array(b)).max() < 1e-5
 
 
+def restarted_processes_do_not_read_old_addresses(text: Path, folder: Path) -> None:
+    """torchrun keeps one store over its restarts; the second start has other addresses, and rank 0 comes later."""
+    port = free_port()
+    keeper = fork(lambda: (dist.TCPStore("127.0.0.1", port, is_master=True), signal.pause()), "store")
+    variables = {"TORCHELASTIC_USE_AGENT_STORE": "True"}
+    try:
+        for start_number in range(2):
+
+            def work(start_number: int = start_number) -> None:
+                if start_number == 1 and os.environ["RANK"] == "0":
+                    time.sleep(1)  # the longer, the surer rank 1 reads an old address first; every time is right
+                tiny_run.run(text, folder / f"run-{start_number}", EXACT, tiny_run.train_settings(max_steps=2))
+
+            ranks = start(2, work, port, variables)
+            code = exit_codes(ranks[1:])
+            if code != [0]:  # rank 0 would wait for it
+                os.kill(ranks[0], signal.SIGKILL)
+            assert exit_codes(ranks[:1]) + code == [0, 0]
+    finally:
+        os.kill(keeper, signal.SIGKILL)
+        exit_codes([keeper])
+
+
 def others_wait_for_slow_rank_0(text: Path, folder: Path) -> None:
     """While rank 0 prepares text, the other process waits with the timeout of barriers, not with that of steps."""
     groups: list[Any] = []
     timeouts: list[timedelta] = []
     init, all_reduce, open_prepared = dist.init_process_group, dist.all_reduce, job.open_prepared
 
-    def recording_init(*args: Any, timeout: timedelta) -> None:
+    def recording_init(*args: Any, timeout: timedelta, **options: Any) -> None:
         timeouts.append(timeout)
-        init(*args, timeout=timeout)
+        init(*args, timeout=timeout, **options)
 
     def recording_all_reduce(tensor: torch.Tensor, *args: Any, group: Any = None, **options: Any) -> Any:
         groups.append(group)
@@ -245,6 +268,7 @@ TESTS: dict[str, Callable[[Path, Path], None]] = {
     "stalled": stalled_process_ends_the_others,
     "nan": nan_on_one_is_skipped_by_all,
     "fewer": fewer_processes_resume,
+    "restart": restarted_processes_do_not_read_old_addresses,
     "patient": others_wait_for_slow_rank_0,
     "clocks": clock_of_rank_0_decides,
     "overlap": gradients_are_sent_during_the_backward_pass,
@@ -260,17 +284,21 @@ def check_and_resume(text: Path, out: Path) -> None:
     assert exit_codes(start(1, lambda: tiny_run.run(text, out, EXACT, longer))) == [0]
 
 
-def start(count: int, work: Callable[[], object]) -> Ranks:
+def start(count: int, work: Callable[[], object], port: int = 0, variables: dict[str, str] | None = None) -> Ranks:
     """Starts `count` processes with the environment variables that torchrun sets; returns their process ids."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = port or free_port()
     ranks = []
     for rank in range(count):
         address = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "LOCAL_RANK": str(rank)}
-        environment = address | {"RANK": str(rank), "WORLD_SIZE": str(count)}
+        environment = address | {"RANK": str(rank), "WORLD_SIZE": str(count)} | (variables or {})
         ranks.append(fork(work, f"process {rank}", environment))
     return ranks
+
+
+def free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])
 
 
 def fork(work: Callable[[], object], name: str, environment: dict[str, str] | None = None) -> int:

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from elmo.errors import ElmoError
 from elmo.model.lstm import State
+from elmo.pretrain.train.rendezvous import join_store
 
 STEP_TIMEOUT = timedelta(seconds=25)  # a lost or stalled process ends the job within half a minute
 # for barriers: while processes start, or while rank 0 prepares text or writes files; a lost process still ends the job
@@ -48,20 +49,23 @@ def join_processes(device: str) -> Iterator[str]:
         torch.cuda.set_device(device)
         os.environ.setdefault("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1")
     global _step_group
-    dist.init_process_group("gloo", timeout=BARRIER_TIMEOUT)
-    _step_group = dist.new_group(backend="nccl" if cuda else "gloo", timeout=STEP_TIMEOUT)
     try:
+        store, own_rank, size = join_store(BARRIER_TIMEOUT)
+        dist.init_process_group("gloo", store=store, rank=own_rank, world_size=size, timeout=BARRIER_TIMEOUT)
+        _step_group = dist.new_group(backend="nccl" if cuda else "gloo", timeout=STEP_TIMEOUT)
         yield device
     except RuntimeError as error:
         if any(word in str(error).lower() for word in ("gloo", "nccl", "timed out", "connection")):
             raise ElmoError(
-                f"Process {rank()} of {world_size()} lost the connection to the others "
+                f"Process {os.environ['RANK']} of {os.environ['WORLD_SIZE']} lost the connection to the others "
                 f"({str(error).splitlines()[0][:200]}).",
                 "Another process was killed, failed or stalled. The same command continues from the last checkpoint.",
             ) from error
         raise
     finally:
-        dist.destroy_process_group()
+        _step_group = None
+        if dist.is_initialized():
+            dist.destroy_process_group()
 
 
 def average_gradients(parameters: list[nn.Parameter]) -> None:
