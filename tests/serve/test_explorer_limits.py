@@ -125,7 +125,9 @@ def test_only_the_neighbours_are_busy_while_the_bank_is_searched(browser, tiny_a
     with opened_page(browser, "about:blank") as opened:
         opened.page.route("**/similar", lambda route: None)  # never answered
         opened.page.goto(tiny_address)
-        opened.wait("document.querySelectorAll('#substitutes li').length > 0 && document.querySelector('#legend strong')")
+        opened.wait(
+            "document.querySelectorAll('#substitutes li').length > 0 && document.querySelector('#legend strong')"
+        )
         opened.wait("!document.querySelector('#substitutes[aria-busy]')")
         busy = opened.page.evaluate("[...document.querySelectorAll('[aria-busy]')].map(one => one.id || one.tagName)")
         assert busy == ["neighbours"]
