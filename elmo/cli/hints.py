@@ -28,7 +28,7 @@ def usable_hint(hint: str, group: Any, words: Sequence[str]) -> str:
 
 
 def explain_argument_flag(error: Any) -> None:
-    """Extends typer's error of an unknown option if it has the name of an argument, as in `elmo perplexity --model M`."""
+    """Extends typer's error of an unknown option if it is the name of an argument, as in `elmo info --model M`."""
     flag, context = getattr(error, "option_name", None), getattr(error, "ctx", None)
     if flag is None or context is None:
         return
