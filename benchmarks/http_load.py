@@ -39,6 +39,7 @@ async def run_clients(
     check: Check | None = None,
     retry: bool = False,
     stop_at: float | None = None,  # time.monotonic(): requests go round until then
+    accept: str = "application/json",
 ) -> LoadResult:
     """Each client sends its share of the requests, one after the other, on one connection."""
     result = LoadResult()
@@ -53,7 +54,7 @@ async def run_clients(
             which = index % len(bodies)
             start = time.monotonic()
             try:
-                status, headers, body = await exchange(reader, writer, path, bodies[which])
+                status, headers, body = await exchange(reader, writer, path, bodies[which], accept)
             except (OSError, asyncio.IncompleteReadError, ValueError):
                 result.num_lost += 1
                 reader, writer = await asyncio.open_connection("127.0.0.1", port)
@@ -80,11 +81,11 @@ async def run_clients(
 
 
 async def exchange(
-    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, path: str, body: bytes
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, path: str, body: bytes, accept: str
 ) -> tuple[int, dict[bytes, bytes], bytes]:
     """One request and its answer."""
-    head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {len(body)}"
-    writer.write(head.encode() + b"\r\n\r\n" + body)
+    head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nAccept: {accept}\r\n"
+    writer.write(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
     await writer.drain()
     status_line = await reader.readuntil(b"\r\n")
     headers: dict[bytes, bytes] = {}
@@ -99,6 +100,11 @@ def embedding_bodies(texts: Sequence[Sequence[str]], model: str) -> list[bytes]:
     """One request to /v1/embeddings per list of texts, with base64 answers."""
     fields = {"model": model, "encoding_format": "base64", "normalize": False}
     return [json.dumps({"input": list(group), **fields}).encode() for group in texts]
+
+
+def embed_bodies(texts: Sequence[Sequence[str]]) -> list[bytes]:
+    """One request to /embed per list of texts, for one vector per token."""
+    return [json.dumps({"texts": list(group)}).encode() for group in texts]
 
 
 def run(task: Awaitable[LoadResult]) -> LoadResult:

@@ -5,11 +5,13 @@
 
 load        64 clients x 100 requests of one sentence: every answer must be there and equal the offline vectors (1e-5);
             the p99 is given relative to one client in the same run
-overload    512 clients x 10 requests against a queue of 256: statuses 200 and 429 must add up to the requests sent, and
-            clients that repeat after Retry-After must all succeed
-soak        16 clients for five minutes, every tenth request broken: memory and open files after the first minute
-throughput  requests of 32 sentences from 4 clients against `Embedder.encode` on the same sentences, same threads
+overload    512 clients x 10 requests against a queue of 256: statuses 200 and 429 must add up to the requests sent,
+            clients that repeat after Retry-After must all succeed, and /healthz is answered meanwhile
+soak        16 clients for five minutes, every tenth request broken: memory, open files and p99 after the first minute
+throughput  requests of 32 sentences from 4 clients, same threads: /v1/embeddings against `Embedder.encode`, and /embed
+            (one vector per token, as npy) against `Embedder.embed`
 workers     the same throughput with one worker and with as many as there are cores, one thread each
+balancer    the same throughput through nginx with deploy/nginx.conf, with one server and with two, one thread each
 busy        16 clients, the server's default number of threads: requests per second beside a process that keeps one core
             busy, relative to the same requests without it
 minilm      all-MiniLM-L6's architecture with random weights in a plain FastAPI server (benchmarks/serve_minilm.py), the
@@ -23,15 +25,14 @@ from __future__ import annotations
 import argparse
 import base64
 import contextlib
-import http.client
 import json
 import os
 import platform
-import socket
+import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -40,13 +41,14 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 import numpy as np
 import psutil
 import torch
-from http_load import LoadResult, embedding_bodies, run, run_clients
+from http_load import LoadResult, embed_bodies, embedding_bodies, run, run_clients
+from serve_processes import Served, elmo_server, health_latencies, minilm_server, nginx_balancer
 
 import elmo
 from elmo.bench.sample import sample_sentences
 
 ROOT = Path(__file__).resolve().parent.parent
-PARTS = ("load", "overload", "soak", "throughput", "workers", "busy", "minilm")
+PARTS = ("load", "overload", "soak", "throughput", "workers", "balancer", "busy", "minilm")
 TOLERANCE = 1e-5
 
 
@@ -83,7 +85,7 @@ class Bench:
         clients = 8 * self.args.clients
         total = clients * max(1, self.args.requests // 10)
         bodies = embedding_bodies([[self.texts[i % len(self.texts)]] for i in range(total)], self.name)
-        with self.server("--queue-requests", str(clients // 2)) as (port, _):
+        with self.server("--queue-requests", str(clients // 2)) as (port, _), health_latencies(port) as health:
             once = run(run_clients(port, "/v1/embeddings", bodies, clients=clients, check=self.is_right))
             again = run(run_clients(port, "/v1/embeddings", bodies, clients=clients, check=self.is_right, retry=True))
         answered = once.statuses[200] + once.statuses[429]
@@ -91,7 +93,9 @@ class Bench:
             "clients": clients, "requests": total, "answers 200": once.statuses[200], "answers 429": once.statuses[429],
             "lost": once.num_lost, "429 without Retry-After": once.num_without_retry_after, "wrong": once.num_wrong,
             "with retries: answers 200": again.statuses[200], "with retries: seconds": round(again.seconds, 1),
-            "ok": answered == total and not once.num_wrong and not once.num_without_retry_after
+            "p99 ms": round(once.percentile(99), 1), "/healthz answers": len(health),
+            "/healthz, slowest ms": round(1000 * max(health), 1),
+            "ok": answered == total and max(health) < 60 and not once.num_wrong and not once.num_without_retry_after
             and again.statuses[200] == total,
         }  # fmt: skip
 
@@ -121,42 +125,55 @@ class Bench:
             "wrong or lost": wrong, "memory, first fifth MB": round(measured[0][1] / 1e6),
             "memory, last fifth MB": round(measured[-1][1] / 1e6), "growth %": round(100 * growth, 2),
             "open files, change": files, "p99 last / first": round(slowdown, 2),
-            "ok": growth < 0.05 and files <= 2 and not wrong and set(statuses) == {200, 422},
+            "ok": growth < 0.05 and files <= 2 and slowdown <= 1.5 and not wrong and set(statuses) == {200, 422},
         }  # fmt: skip
 
     def throughput(self) -> dict[str, Any]:
-        offline = []
-        for _ in range(self.args.rounds):
-            begin = time.monotonic()
-            cpu = time.process_time()
-            self.embedder.encode(self.texts)
-            offline_cpu = time.process_time() - cpu
-            offline.append(self.num_tokens / (time.monotonic() - begin))
+        row: dict[str, Any] = {}
+        for path, offline in (("/v1/embeddings", self.embedder.encode), ("/embed", self.embedder.embed)):
+            row |= {f"{path}: {name}": value for name, value in self.share_of_offline(path, offline).items()}
+        return {**row, "ok": all(value >= 0.8 for name, value in row.items() if name.endswith(": share"))}
+
+    def share_of_offline(self, path: str, compute: Callable[[list[str]], Any]) -> dict[str, Any]:
+        """The throughput of a route beside that of the library; both have one warm round before."""
+        compute(self.texts)
         with self.server() as (port, (front, worker)):
-            self.rate(port)  # warm, as the offline embedder is
+            self.rate(port, path)
             before = [_cpu_seconds(pid) for pid in (front, worker)]
-            online = [self.rate(port) for _ in range(self.args.rounds)]
+            online, offline, offline_cpu = [], [], 0.0
+            for _ in range(self.args.rounds):  # in turn, because the speed of a machine changes
+                online.append(self.rate(port, path))
+                begin, cpu = time.monotonic(), time.process_time()
+                compute(self.texts)
+                offline_cpu += time.process_time() - cpu
+                offline.append(self.num_tokens / (time.monotonic() - begin))
             front_cpu, worker_cpu = (_cpu_seconds(pid) - b for pid, b in zip((front, worker), before, strict=True))
-        share = float(np.median(online) / np.median(offline))
+        per_token = 1e6 / self.args.rounds / self.num_tokens
         return {
             "offline tokens/s": round(float(np.median(offline))), "server tokens/s": round(float(np.median(online))),
-            "lowest": round(min(online)), "highest": round(max(online)), "share": round(share, 3),
-            "CPU ms per 1000 tokens: offline": round(1e6 * offline_cpu / self.num_tokens, 1),
-            "worker": round(1e6 * worker_cpu / self.args.rounds / self.num_tokens, 1),
-            "front process": round(1e6 * front_cpu / self.args.rounds / self.num_tokens, 1),
-            "ok": share >= 0.8,
+            "lowest": round(min(online)), "highest": round(max(online)),
+            "share": round(float(np.median(online) / np.median(offline)), 3),
+            "CPU ms per 1000 tokens, offline": round(per_token * offline_cpu, 1),
+            "CPU ms per 1000 tokens, worker": round(per_token * worker_cpu, 1),
+            "CPU ms per 1000 tokens, front process": round(per_token * front_cpu, 1),
         }  # fmt: skip
 
     def workers(self) -> dict[str, Any]:
-        counts = sorted({1, os.cpu_count() or 1})
         rates = {}
-        for count in counts:
+        for count in sorted({1, os.cpu_count() or 1}):
             with self.server("--workers", str(count), threads=1) as (port, _):
-                rates[count] = float(np.median([self.rate(port) for _ in range(self.args.rounds)]))
-        row = {f"{count} x 1 thread, tokens/s": round(rate) for count, rate in rates.items()}
-        ratio = rates[counts[-1]] / rates[1]
-        return {**row, "tokens/s per core": round(rates[counts[-1]] / counts[-1]), "ratio": round(ratio, 2),
-                "ok": ratio >= 0.8}  # fmt: skip
+                rates[count] = self.median_rate(port)
+        return _scaling(rates, "workers")
+
+    def balancer(self) -> dict[str, Any]:
+        if shutil.which("nginx") is None:
+            return {"skipped": "nginx is not installed", "ok": True}
+        rates = {}
+        for count in (1, 2):
+            with contextlib.ExitStack() as stack:
+                ports = [stack.enter_context(self.server(threads=1))[0] for _ in range(count)]
+                rates[count] = self.median_rate(stack.enter_context(nginx_balancer(ports)))
+        return _scaling(rates, "servers behind nginx")
 
     def busy(self) -> dict[str, Any]:
         total = 32 * self.args.requests
@@ -181,7 +198,7 @@ class Bench:
         total = 16 * self.args.requests
         bodies = embedding_bodies([[self.texts[i % len(self.texts)]] for i in range(total)], self.name)
         row: dict[str, Any] = {}
-        for label, server in (("elmo", self.server()), ("MiniLM", self.minilm_server())):
+        for label, server in (("elmo", self.server()), ("MiniLM", minilm_server(self.args.threads))):
             with server as (port, _):
                 run(run_clients(port, "/v1/embeddings", bodies[:32], clients=4))
                 result = run(run_clients(port, "/v1/embeddings", bodies, clients=16))
@@ -189,10 +206,17 @@ class Bench:
                 row[f"{label} p99 ms"] = round(result.percentile(99), 1)
         return {**row, "ok": True}
 
-    def rate(self, port: int) -> float:
+    def median_rate(self, port: int) -> float:
+        self.rate(port)  # warm
+        return float(np.median([self.rate(port) for _ in range(self.args.rounds)]))
+
+    def rate(self, port: int, path: str = "/v1/embeddings") -> float:
         """Tokens per second of the server for all sentences, 32 per request, from 4 clients."""
         groups = [self.texts[i : i + 32] for i in range(0, len(self.texts), 32)]
-        result = run(run_clients(port, "/v1/embeddings", embedding_bodies(groups, self.name), clients=4))
+        if path == "/embed":
+            result = run(run_clients(port, path, embed_bodies(groups), clients=4, accept="application/x-npy"))
+        else:
+            result = run(run_clients(port, path, embedding_bodies(groups, self.name), clients=4))
         assert result.statuses[200] == len(groups), result.statuses
         return self.num_tokens / result.seconds
 
@@ -202,44 +226,21 @@ class Bench:
         vector = np.frombuffer(base64.b64decode(text), dtype="<f4")
         return bool(np.abs(vector - self.expected[number % len(self.expected)]).max() <= TOLERANCE)
 
-    @contextlib.contextmanager
-    def server(self, *options: str, threads: int | None = None) -> Iterator[tuple[int, list[int]]]:
-        command = [sys.executable, "-m", "elmo", "serve", "--model", self.args.model, "--device", "cpu", "--port", "0"]
-        threads = self.args.threads if threads is None else threads
-        command += ["--json", *(("--threads", str(threads)) if threads else ()), *options]  # 0: the default
-        with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
-            assert process.stdout is not None
-            facts = json.loads(process.stdout.readline())
-            try:
-                yield int(facts["url"].rsplit(":", 1)[1]), [facts["pid"], *facts["worker_pids"]]
-            finally:
-                process.terminate()
+    def server(self, *options: str, threads: int | None = None) -> contextlib.AbstractContextManager[Served]:
+        return elmo_server(self.args.model, *options, threads=self.args.threads if threads is None else threads)
 
-    @contextlib.contextmanager
-    def minilm_server(self) -> Iterator[tuple[int, list[int]]]:
-        with socket.create_server(("127.0.0.1", 0)) as probe:
-            port = probe.getsockname()[1]
-        script = [sys.executable, str(ROOT / "benchmarks" / "serve_minilm.py"), "--port", str(port)]
-        with subprocess.Popen([*script, "--threads", str(self.args.threads)]) as process:
-            try:
-                while not _is_open(port):
-                    time.sleep(0.2)
-                yield port, [process.pid]
-            finally:
-                process.terminate()
+
+def _scaling(rates: dict[int, float], what: str) -> dict[str, Any]:
+    """The row of throughputs with one process and with several, each with one thread."""
+    most = max(rates)
+    row = {f"{count} {what}, tokens/s": round(rate) for count, rate in rates.items()}
+    ratio = rates[most] / rates[1]
+    return {**row, "tokens/s per core": round(rates[most] / most), "ratio": round(ratio, 2), "ok": ratio >= 0.8}
 
 
 def _cpu_seconds(pid: int) -> float:
     times = psutil.Process(pid).cpu_times()
     return float(times.user + times.system)
-
-
-def _is_open(port: int) -> bool:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
-    with contextlib.closing(connection), contextlib.suppress(OSError):
-        connection.request("GET", "/openapi.json")
-        return connection.getresponse().status == 200
-    return False
 
 
 def machine() -> dict[str, Any]:

@@ -48,12 +48,16 @@ _HOMES = {  # public name -> the module that defines it
     "split_sentences": "elmo.text.sentences",
     "train_bilm": "elmo.pretrain.bilm_training",
 }
+_FUNCTIONS_OF_VERBS = {"pretrain": "train_bilm", "finetune": "finetune_bilm"}  # commands -> what they are in Python
 __all__ = sorted(_HOMES)
 
 
 def __getattr__(name: str) -> Any:
+    if name in _FUNCTIONS_OF_VERBS:
+        function = _FUNCTIONS_OF_VERBS[name]
+        raise AttributeError(f"module 'elmo' has no function {name!r}: `elmo {name}` is elmo.{function} in Python")
     if name not in _HOMES:
-        raise AttributeError(f"module 'elmo' has no attribute {name!r}")
+        raise AttributeError(f"module 'elmo' has no attribute {name!r}", name=name, obj=sys.modules[__name__])
     return getattr(importlib.import_module(_HOMES[name]), name)
 
 

@@ -27,6 +27,18 @@ def usable_hint(hint: str, group: Any, words: Sequence[str]) -> str:
     return "\n".join(lines)
 
 
+def explain_argument_flag(error: Any) -> None:
+    """Extends typer's error of an unknown option if it is the name of an argument, as in `elmo info --model M`."""
+    flag, context = getattr(error, "option_name", None), getattr(error, "ctx", None)
+    if flag is None or context is None:
+        return
+    arguments = {parameter.name for parameter in context.command.params if parameter.param_type_name == "argument"}
+    name = flag.lstrip("-").replace("-", "_")
+    if name in arguments:
+        error.possibilities = None
+        error.message = f"No such option: {flag}. Here the {name} is given without a flag, as in the usage above."
+
+
 def missing_flags(sentence: str, flags: frozenset[str], group: Any) -> set[str]:
     """The flags that a sentence names and neither `flags` has nor a command that the sentence names."""
     named = frozenset[str]().union(*(flags_of(group, match[1].split()) for match in _COMMAND.finditer(sentence)))

@@ -149,6 +149,9 @@ def _explain(error: BaseException, words: Sequence[str]) -> int:
         _discard(1)
         return _fail(f"standard output cannot be written ({error.strerror})", 1)
     if hasattr(error, "show") and hasattr(error, "exit_code"):  # typer's usage errors; their class is not public
+        from elmo.cli.hints import explain_argument_flag
+
+        explain_argument_flag(error)
         error.show()
         return int(error.exit_code)
     description = " ".join(f"{type(error).__name__}: {error}".split())

@@ -44,7 +44,7 @@ from elmo.model.lstm import State
 from elmo.progress import Progress
 from elmo.settings import check_count
 from elmo.text.indexer import Indexer
-from elmo.text.inputs import Missing, OneText, Texts, normalize_input, single_word_warning
+from elmo.text.inputs import Missing, OneText, Texts, long_text_warning, normalize_input, single_word_warning
 from elmo.text.sentences import sentence_rules
 from elmo.text.tokenize import Token
 from elmo.text.tokenizer_function import TokenizerFunction, make_tokenizer, tokenizer_label
@@ -223,9 +223,9 @@ class Embedder:
     ) -> Any:
         """One vector per token: (n, D) for one sentence, a list of these for several."""
         inputs = normalize_input(texts, self._tokenize, missing=missing)
-        warning = single_word_warning(inputs)
-        if warning is not None:
-            log.warning(warning)
+        for warning in (single_word_warning(inputs), long_text_warning(inputs)):
+            if warning is not None:
+                log.warning(warning)
         stream = self.stream(
             inputs.sentences, layers=layers, batch_size=batch_size, max_tokens=max_tokens, output=output
         )
@@ -298,6 +298,8 @@ class Embedder:
         """
         pooled_by = self._pooled_by(device, pool, chunk_size)
         inputs = normalize_input(sentences, self._tokenize, missing=missing, split=split, rules=self.sentence_rules)
+        if not split and (warning := long_text_warning(inputs)) is not None:
+            log.warning(warning)
         layer_choice = choose_layers(layers, self.num_layers)
         shape = (len(inputs.sentences), *layer_choice.shape(self.dim))
         result = np.zeros(shape, dtype=self._numpy_dtype())  # (N, D)

@@ -19,6 +19,7 @@ from elmo.text.surrogates import SurrogateReplacer
 from elmo.text.tokenize import Tokenizer
 from elmo.text.tokenizer_function import Doc, doc_tokens, is_doc
 
+LONG_SENTENCE = 500  # tokens; longer strings are probably documents
 _EXPECTED = "a string (one sentence), or a list of strings and token lists (one sentence each)"
 
 OneText: TypeAlias = str | Doc
@@ -104,6 +105,20 @@ def single_word_warning(inputs: NormalizedInput) -> str | None:
     return (
         f"each of the {len(inputs.sentences):,} strings is one word and is read as a sentence of its own. For one "
         f"tokenised sentence, pass a list of token lists: [[{first}{more}]]."
+    )
+
+
+def long_text_warning(inputs: NormalizedInput) -> str | None:
+    """A warning if a raw string is read as one sentence and is so long that it is probably a document."""
+    lengths = [len(tokens) for tokens, raw in zip(inputs.sentences, inputs.offsets, strict=True) if raw is not None]
+    num_long = sum(length > LONG_SENTENCE for length in lengths)
+    if num_long == 0:
+        return None
+    many = f"{num_long:,} of {len(inputs.num_sentences):,} texts have up to {max(lengths):,} tokens, and each"
+    which = f"the text has {max(lengths):,} tokens and" if inputs.single else many
+    return (
+        f"{which} is read as one sentence. For documents, use encode(..., split=True), or pass the sentences that "
+        "elmo.split_sentences finds."
     )
 
 

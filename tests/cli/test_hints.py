@@ -93,3 +93,11 @@ def test_bytes_that_are_not_utf8_suggest_replacement_only_where_it_is_possible(t
     done = run_in_process(capsys, "task", "train", "ner", "--train", text, "--dev", text, "--device", "cpu", *out)
     assert "Convert the file to UTF-8." in done.stderr
     assert "--errors" not in done.stderr
+
+
+@pytest.mark.parametrize("verb", ["perplexity", "info", "convert"])
+def test_a_flag_with_the_name_of_an_argument_says_so(capsys: pytest.CaptureFixture[str], verb: str) -> None:
+    done = run_in_process(capsys, verb, "--model", "tiny-random", "in.txt")
+    assert done.returncode == 2
+    assert "the model is given without a flag" in done.stderr
+    assert "Possible options" not in done.stderr

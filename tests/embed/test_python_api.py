@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -178,6 +179,36 @@ def test_words_that_are_read_as_sentences_give_one_warning(
     with caplog.at_level(logging.WARNING):
         embedder.embed(texts)
     assert len(caplog.records) == num_warnings
+
+
+@pytest.mark.parametrize(
+    ("texts", "options", "num_warnings"),
+    [
+        ("It rained . " * 200, {}, 1),
+        (["It rained .", "It rained . " * 200, "It rained . " * 300], {}, 1),
+        ("It rained . " * 200, {"split": True}, 0),
+        ([["It", "rained", "."] * 200], {}, 0),
+        ("It rained . " * 20, {}, 0),
+    ],
+)
+def test_a_document_that_is_read_as_one_sentence_gives_one_warning(
+    embedder: Embedder, texts: Any, options: Any, num_warnings: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING):
+        embedder.encode(texts, **options)
+    assert len(caplog.records) == num_warnings
+    if not options:
+        embedder.embed(texts)
+        assert len(caplog.records) == 2 * num_warnings
+
+
+@pytest.mark.parametrize("verb", ["pretrain", "finetune"])
+def test_the_name_of_a_command_leads_to_its_function(verb: str) -> None:
+    code = f"import elmo; elmo.{verb}('text.txt')"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    function = re.search(r"elmo\.(\w+) in Python", done.stderr)
+    assert function, done.stderr
+    assert callable(getattr(elmo, function[1]))
 
 
 @pytest.mark.parametrize("pooling", ["mean", "max"])

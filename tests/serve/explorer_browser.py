@@ -45,9 +45,7 @@ class Opened:
 
     def settle(self) -> None:
         """Returns when the maps, the substitutes and the neighbours of the chosen word are shown."""
-        self.wait(
-            "document.querySelectorAll('.panel svg .frame').length > 0 && !document.body.hasAttribute('aria-busy')"
-        )
+        self.wait("document.querySelectorAll('.panel svg .frame').length > 0 && !document.querySelector('[aria-busy]')")
         self.wait("!/^Searching/.test(document.querySelector('#neighbours-note').textContent)")
         self.wait("!/^Guessing/.test(document.querySelector('#substitutes-note').textContent)")
 

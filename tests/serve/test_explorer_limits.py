@@ -121,6 +121,19 @@ def test_a_server_that_does_not_answer_is_reported(browser, tmp_path):
             opened.wait("/does not answer/.test(document.querySelector('#message').textContent)")
 
 
+def test_only_the_neighbours_are_busy_while_the_bank_is_searched(browser, tiny_address):
+    with opened_page(browser, "about:blank") as opened:
+        opened.page.route("**/similar", lambda route: None)  # never answered
+        opened.page.goto(tiny_address)
+        opened.wait(
+            "document.querySelectorAll('#substitutes li').length > 0 && document.querySelector('#legend strong')"
+        )
+        opened.wait("!document.querySelector('#substitutes[aria-busy]')")
+        busy = opened.page.evaluate("[...document.querySelectorAll('[aria-busy]')].map(one => one.id || one.tagName)")
+        assert busy == ["neighbours"]
+        assert opened.page.locator("#status").inner_text().startswith("6 uses of bank")
+
+
 def test_a_server_with_a_key_asks_for_it(browser, tmp_path):
     with live_server(load_tiny, bank=write_bank(tmp_path), api_keys=("secret-key",)) as server:
         with opened_page(browser, f"http://127.0.0.1:{server.port}/") as opened:

@@ -62,7 +62,9 @@ def test_the_page_opens_with_two_meanings_coloured_apart(first_view):
     for layer in (1, 2, 3):
         assert panels.nth(layer).locator("svg circle:not(.halo)").count() == 3
         assert panels.nth(layer).locator(".mark rect").count() == 3
-    assert "could be replaced by" in first_view.page.locator("#legend").inner_text()
+    legend = first_view.page.locator("#legend").inner_text()
+    assert "could be replaced by" in legend
+    assert "ECB" in legend, "words are written as the model writes them"
 
 
 def test_the_page_makes_no_external_request_has_no_errors_and_fits(first_view, address):

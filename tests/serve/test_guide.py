@@ -1,4 +1,4 @@
-"""The commands of docs/guides/serving.md get their answers from a real server."""
+"""The commands of README.md and docs/guides/serving.md get their answers from a real server."""
 
 from __future__ import annotations
 
@@ -8,29 +8,54 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
-GUIDE = (Path(__file__).parents[2] / "docs" / "guides" / "serving.md").read_text(encoding="utf-8")
+ROOT = Path(__file__).parents[2]
+GUIDE, README = ROOT / "docs" / "guides" / "serving.md", ROOT / "README.md"
 
 
-def blocks(kind: str, port: int) -> list[str]:
-    """The guide's blocks of one kind, for the test's model and port."""
-    found = re.findall(rf"^```{kind}\n(.*?)^```", GUIDE, re.M | re.S)
+def blocks(page: Path, kind: str, port: int) -> list[str]:
+    """The blocks of one kind on a page, for the test's model and port."""
+    found = re.findall(rf"^```{kind}\n(.*?)^```", page.read_text(encoding="utf-8"), re.M | re.S)
     return [block.replace("localhost:8000", f"localhost:{port}").replace('"default"', '"tiny"') for block in found]
 
 
-def test_curl_commands_get_answers(tiny_server, tmp_path):
+def curl_answers(page: Path, port: int, folder: Path) -> list[Any]:
+    """The answers of the curl commands of a page; None: written to a file."""
     if shutil.which("curl") is None:
         pytest.skip("curl is not on this machine")
-    commands = [c for block in blocks("sh", tiny_server.port) for c in re.split(r"\n(?=curl)", block.strip())]
     answers = []
-    for command in commands:
-        done = subprocess.run(command, shell=True, cwd=tmp_path, capture_output=True, text=True)
+    for command in (c for block in blocks(page, "sh", port) for c in re.split(r"\n(?=curl)", block.strip())):
+        done = subprocess.run(command, shell=True, cwd=folder, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
         answers.append(json.loads(done.stdout) if done.stdout else None)
-    assert len(commands) == 5
+    return answers
+
+
+def openai_output(page: Path, port: int) -> list[str]:
+    """What the program of a page with the OpenAI client prints."""
+    pytest.importorskip("openai", reason="the OpenAI client is not installed: pip install openai")
+    (program,) = blocks(page, "py", port)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.split()
+
+
+def test_curl_of_the_readme_gets_vectors(tiny_server, tmp_path):
+    (answer,) = curl_answers(README, tiny_server.port, tmp_path)
+    assert [len(row["embedding"]) for row in answer["data"]] == [128, 128]
+
+
+def test_openai_client_of_the_readme_gets_a_vector(tiny_server):
+    assert openai_output(README, tiny_server.port) == ["128"]
+
+
+def test_curl_commands_of_the_guide_get_answers(tiny_server, tmp_path):
+    answers = curl_answers(GUIDE, tiny_server.port, tmp_path)
+    assert len(answers) == 5
     assert all(answer is None or "error" not in answer for answer in answers)
     assert len(answers[0]["data"]) == 2
     assert [len(item["tokens"]) for item in answers[1]["items"]] == [6, 2]
@@ -38,7 +63,4 @@ def test_curl_commands_get_answers(tiny_server, tmp_path):
 
 
 def test_openai_client_of_the_guide_prints_its_numbers(tiny_server):
-    pytest.importorskip("openai", reason="the OpenAI client is not installed: pip install openai")
-    (program,) = blocks("py", tiny_server.port)
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
-    assert done.stdout.split() == ["2", "128", "13"], done.stderr
+    assert openai_output(GUIDE, tiny_server.port) == ["2", "128", "13"]

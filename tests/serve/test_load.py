@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 import sys
 import threading
 from pathlib import Path
@@ -20,6 +21,32 @@ sys.path.append(str(Path(__file__).resolve().parents[2] / "benchmarks"))
 from http_load import embedding_bodies, run, run_clients
 
 full = pytest.mark.slow
+SAMPLE = re.compile(r'([a-z_]+)(?:\{((?:[a-z]+="[^"\\\n]*",?)+)\})? (\d+(?:\.\d+)?(?:e-?\d+)?)')
+
+
+def read_metrics(text: str) -> dict[str, float]:
+    """The samples of Prometheus's text format; fails if the text is not valid."""
+    assert text.endswith("\n")
+    samples: dict[str, float] = {}
+    kinds: dict[str, str] = {}
+    for line in text.splitlines():
+        if line.startswith("# TYPE "):
+            _, _, name, kind = line.split(" ")
+            assert name not in kinds
+            kinds[name] = kind
+        elif not line.startswith("# HELP "):
+            match = SAMPLE.fullmatch(line)
+            assert match, line
+            family = re.sub("_(bucket|sum|count)$", "", match[1])
+            assert kinds.get(match[1]) in ("counter", "gauge") or kinds[family] == "histogram", line
+            name = line.rsplit(" ", 1)[0]
+            assert name not in samples, line
+            samples[name] = float(match[3])
+    for name, value in samples.items():  # the last bucket of a histogram counts all observations
+        if 'le="+Inf"' in name:
+            labels = name.replace("_bucket", "_count").replace('le="+Inf"', "").replace(",}", "}").replace("{}", "")
+            assert samples[labels] == value, name
+    return samples
 
 
 @pytest.mark.parametrize("requests_per_client", [4, pytest.param(100, marks=full)])
@@ -62,3 +89,27 @@ def test_health_is_answered_while_three_times_the_capacity_arrives() -> None:
         statuses = {server.get("/healthz").status for _ in range(50)}
         load.join()
     assert statuses == {200}
+
+
+def test_metrics_are_valid_under_load_and_add_up_to_the_requests_sent() -> None:
+    bodies = embedding_bodies([[f"text {n}"] if n % 8 else ["  "] for n in range(512)], "tiny")
+    results = []
+    with live_server(load_tiny, queue_requests=64) as server:
+        load = threading.Thread(
+            target=lambda: results.append(run(run_clients(server.port, "/v1/embeddings", bodies, clients=256)))
+        )
+        load.start()
+        totals = []
+        while load.is_alive():
+            samples = read_metrics(server.get("/metrics").body.decode())
+            totals.append(sum(value for name, value in samples.items() if name.startswith("elmo_requests_total")))
+        load.join()
+        samples = read_metrics(server.get("/metrics").body.decode())
+    assert totals == sorted(totals)
+    prefix = 'elmo_requests_total{route="/v1/embeddings",status="'
+    counted = {int(name[len(prefix) : -2]): value for name, value in samples.items() if name.startswith(prefix)}
+    assert counted == dict(results[0].statuses)
+    assert sum(counted.values()) == 512
+    assert set(counted) >= {200, 400}
+    assert samples['elmo_request_seconds_count{route="/v1/embeddings"}'] == 512
+    assert samples["elmo_texts_total"] == counted[200]

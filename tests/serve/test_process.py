@@ -6,6 +6,7 @@ import contextlib
 import http.client
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -19,14 +20,18 @@ import pytest
 from in_process_cli import run_in_process
 from live_server import PATIENCE_S
 
+from elmo.serve.settings import usable_cores
+
 ROOT = Path(__file__).parents[2]
+# without what `import elmo` has set for this process, where torch may have been imported before
+ENVIRONMENT = {name: value for name, value in os.environ.items() if not name.startswith(("OMP_", "GOMP_", "KMP_"))}
 
 
 @contextlib.contextmanager
 def started_server(*options, env=None, stderr=subprocess.DEVNULL):
     command = [sys.executable, "-m", "elmo", "serve", "--model", "tiny-random", "--port", "0", "--json", *options]
     process = subprocess.Popen(
-        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=stderr, text=True, env={**os.environ, **(env or {})}
+        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=stderr, text=True, env={**ENVIRONMENT, **(env or {})}
     )
     try:
         yield process, json.loads(process.stdout.readline())
@@ -169,6 +174,30 @@ def test_port_in_use_is_reported_before_the_model_is_loaded(capsys):
     assert done.returncode == 1
     assert f"Port {port}" in done.stderr
     assert "no-such-model" not in done.stderr
+
+
+def test_port_below_1024_without_permission_is_one_clear_error():
+    first_free = Path("/proc/sys/net/ipv4/ip_unprivileged_port_start")
+    if not first_free.exists() or int(first_free.read_text()) <= 80:
+        pytest.skip("every user may listen on port 80 here")
+    command = [sys.executable, "-m", "elmo", "serve", "--port", "80", "--model", "no-such-model"]
+    if os.geteuid() == 0:  # root without the permission for low ports
+        if shutil.which("setpriv") is None:
+            pytest.skip("root may listen on every port, and setpriv is not on this machine")
+        command = ["setpriv", "--bounding-set=-net_bind_service", "--inh-caps=-net_bind_service", *command]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert done.stderr.startswith("elmo: Port 80 of 127.0.0.1 may not be used by this user.\n")
+    assert "Traceback" not in done.stderr
+    assert "no-such-model" not in done.stderr
+
+
+def test_workers_divide_the_cores_and_wait_without_spinning():
+    with started_server("--workers", "2") as (_, facts):
+        assert facts["num_threads"] == max(1, usable_cores() // 2)
+        assert len(set(facts["worker_pids"])) == 2
+        for pid in facts["worker_pids"]:  # the OpenMP library reads its environment when torch is imported
+            assert psutil.Process(pid).environ()["OMP_WAIT_POLICY"] == "PASSIVE"
 
 
 def test_empty_bank_and_key_file_are_refused(capsys, tmp_path):

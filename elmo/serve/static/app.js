@@ -53,7 +53,7 @@ async function showText(sentences, wanted = {}) {
     for (const chip of byId("examples").querySelectorAll("button")) {
       chip.setAttribute("aria-pressed", String(EXAMPLES[chip.textContent].join("\n") === sentences.join("\n")));
     }
-    await select(state.focus);
+    select(state.focus); // the maps are there at once; what comes later marks its own part of the page as busy
   } catch (error) {
     if (version === textVersion) complain(error);
   } finally {
@@ -95,9 +95,19 @@ async function select(focus) {
   state.focus = focus;
   if (!isSameWord) state.candidates = [];
   render();
-  await Promise.all([loadSubstitutes(version), loadNeighbours(version)].map((work) => work.catch((error) => {
+  await Promise.all([loadInto("substitutes", loadSubstitutes, version), loadInto("neighbours", loadNeighbours, version)]);
+}
+
+/** Runs a request whose answer fills one part of the page; until then this part is busy for screen readers. */
+async function loadInto(id, load, version) {
+  byId(id).setAttribute("aria-busy", "true");
+  try {
+    await load(version);
+  } catch (error) {
     if (version === focusVersion) complain(error);
-  })));
+  } finally {
+    if (version === focusVersion) byId(id).removeAttribute("aria-busy");
+  }
 }
 
 const focusItemWord = ({ sentence, token }) => state.items[sentence].tokens[token];

@@ -13,10 +13,14 @@ export function groupUses(own, others, mixSettings) {
   return { groups: findGroups(vectors, numFit, own.length >= FEW_USES ? 0.2 : 0.15), numFit };
 }
 
-/** The words that fit best in place of the uses of each group and less well in the other groups, best first. */
+/**
+ * The words that fit best in place of the uses of each group and less well in the other groups, best first. Upper and
+ * lower case count as one word, which is shown as the model wrote it first.
+ */
 export function wordsOfGroups(word, own, groups, substitutesOf, count = 3) {
   const scores = []; // of each group, word -> sum over its uses of 1 / rank
   const sizes = [];
+  const spelling = new Map(); // word in lower case -> word
   own.forEach((use, i) => {
     const group = groups[i];
     const table = (scores[group] ??= new Map());
@@ -24,6 +28,7 @@ export function wordsOfGroups(word, own, groups, substitutesOf, count = 3) {
     (substitutesOf(use)?.both ?? []).forEach((substitute, rank) => {
       const form = substitute.toLowerCase();
       if (sameWord(form, word) || !/\p{L}{2}/u.test(form)) return;
+      if (!spelling.has(form)) spelling.set(form, substitute);
       table.set(form, (table.get(form) ?? 0) + 1 / (rank + 2));
     });
   });
@@ -31,7 +36,7 @@ export function wordsOfGroups(word, own, groups, substitutesOf, count = 3) {
     const elsewhere = (form) => Math.max(0, ...scores.map((other, i) =>
       (i === group ? 0 : (other.get(form) ?? 0) / sizes[i])));
     return [...table].map(([form, score]) => [form, score / sizes[group] - 1.5 * elsewhere(form)])
-      .filter(([, score]) => score > 0).sort((one, other) => other[1] - one[1]).slice(0, count).map(([form]) => form);
+      .filter(([, score]) => score > 0).sort((one, other) => other[1] - one[1]).slice(0, count).map(([form]) => spelling.get(form));
   });
 }
 
