@@ -7,6 +7,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -17,9 +18,14 @@ from elmo.kernels.api import find_kernel, kernels_set_to
 from elmo.kernels.cpu.abi import has_dtype
 from elmo.kernels.cpu.build import CannotBuild
 from elmo.kernels.cpu.train_softmax import softmax_losses, workspace_bytes
+from elmo.model.bilm import BiLM
+from elmo.model.config import BiLMConfig, HeadConfig, LSTMConfig, WordConfig
 from elmo.model.head import SoftmaxHead
+from elmo.pretrain.config import ObjectiveConfig, OptimConfig, RunConfig, TrainConfig
+from elmo.pretrain.data.stream import Direction, LMBatch
 from elmo.pretrain.train.objective import full_softmax_loss, fused_softmax_losses, sampled_softmax_loss
 from elmo.pretrain.train.sampler import Sample, draw
+from elmo.pretrain.train.step import Trainer
 
 TOLERANCE = 5e-6  # float32 sums in another order, relative to the largest element; logits of about 30 lose 2e-6
 ROUGH = 0.03  # bfloat16 has 8 significant bits: logits of about 10 are off by up to 0.02
@@ -230,3 +236,46 @@ def test_kernel_can_be_switched_off(choice: str) -> None:
     assert find_kernel("softmax_losses", "cpu", "float32") is not None
     with kernels_set_to(choice):
         assert find_kernel("softmax_losses", "cpu", "float32") is None
+
+
+def make_trainer(softmax: str) -> Trainer:
+    torch.manual_seed(0)
+    shape = BiLMConfig(
+        chars=None, words=WordConfig(num_words=40, word_dim=8), lstm=LSTMConfig(cell_dim=12, proj_dim=8, num_layers=1),
+        head=HeadConfig(vocab_size=40),
+    )  # fmt: skip
+    config = RunConfig(
+        objective=ObjectiveConfig(softmax=softmax, num_samples=15, dropout=0.0),
+        optim=OptimConfig(lr=0.01),
+        train=TrainConfig(rows=4, steps=5, max_steps=100, precision="float32"),
+    )
+    return Trainer(BiLM(shape), torch.arange(1, 41, dtype=torch.int32)[:, None], config)
+
+
+def make_batch(seed: int) -> LMBatch:
+    rng = np.random.default_rng(seed)
+    draws = [rng.integers(40, size=(4, 5)).astype(np.int32) for _ in range(4)]
+    resets = np.zeros((4, 5), bool)
+    return LMBatch(Direction(draws[0], draws[1], resets, None), Direction(draws[2], draws[3], resets, None))
+
+
+@pytest.mark.parametrize("softmax", ["sampled", "full"])
+def test_training_steps_equal_the_plain_ones(softmax: str) -> None:
+    with kernels_set_to("off"):
+        plain = make_trainer(softmax)
+    trainer = make_trainer(softmax)
+    for step in range(3):
+        ours, expected = trainer.step(make_batch(step), step), plain.step(make_batch(step), step)
+        assert [ours.forward, ours.backward, ours.grad_norm] == pytest.approx(
+            [expected.forward, expected.backward, expected.grad_norm], rel=1e-4
+        )
+    for a, b in zip(trainer.parameters, plain.parameters, strict=True):
+        torch.testing.assert_close(a, b, rtol=0, atol=1e-4)  # AdamW divides small gradients by their own size
+
+
+def test_training_step_with_a_weight_that_is_not_a_number_is_skipped() -> None:
+    trainer = make_trainer("full")
+    assert trainer.model.head is not None
+    with torch.no_grad():
+        trainer.model.head.weight[3, 2] = torch.nan
+    assert trainer.step(make_batch(0), 0).skipped

@@ -23,6 +23,7 @@ template <class D>
 int run_softmax(const SoftmaxTask& task) {
   Softmax<D> softmax(task);
   if (!softmax.find_hits()) return OUT_OF_RANGE;
+  use_huge_pages(task.d_rows, task.num_directions * task.num_words * round_up(task.proj_dim, PANEL) * sizeof(float));
   const int status = run_all(task.num_threads, task.num_threads, nullptr, [&](long thread) -> int {
     typename Softmax<D>::Scratch scratch(task.proj_dim);
     softmax.run(thread, scratch);
