@@ -29,14 +29,18 @@ from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+import elmo  # noqa: F401  # before torch, as in a run: it tells threads that wait not to spin
+
+# isort: split
 import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
-
 from elmo.bench.roofline import product_peak
+from elmo.kernels.api import kernels_set_to
 from elmo.model.bilm import BiLM
 from elmo.model.config import PRESETS, BiLMConfig, HeadConfig
 from elmo.pretrain.config import RunConfig, make_config
@@ -179,6 +183,18 @@ def measure(
         trainer.update(inputs[number % len(inputs)], number)
 
     systems = {"elmo": (ours, model, trainer.optimizer), "plain": (plain, plain_model, plain.optimizer)}  # type: ignore[attr-defined]
+    contexts = {"elmo": lambda: freed_memory_kept(device.type)}  # as in a run
+    if args.reference:
+        torch.manual_seed(0)
+        reference_model = BiLM(model.config)
+        with kernels_set_to("off"):
+            reference = Trainer(reference_model, table, config)
+
+        def reference_step(batch: LMBatch, number: int) -> None:
+            reference.update(inputs[number % len(inputs)], number)
+
+        systems["reference"] = reference_step, reference_model, reference.optimizer
+        contexts["reference"] = lambda: kernels_set_to("off")
     distinct = statistics.mean(
         len(np.unique(np.stack([b.forward.inputs, b.backward.inputs]))) / (rows * steps) for b in batches
     )
@@ -187,7 +203,7 @@ def measure(
     for repeat in range(args.repeats + 1):  # the first one is the warm-up
         for name, (step, _, _) in systems.items():
             memory.reset()
-            with freed_memory_kept(device.type) if name == "elmo" else nullcontext():  # as in a run
+            with contexts.get(name, nullcontext)():
                 start = time.perf_counter()
                 for batch in batches:
                     step(batch, number)
@@ -226,7 +242,11 @@ def main() -> None:
     parser.add_argument("--precision", choices=["float32", "bfloat16"])
     parser.add_argument("--batches", type=int, default=5, help="batches per measurement")
     parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--threads", type=int, help="threads on the CPU; default: all cores")
+    parser.add_argument("--reference", action="store_true", help="also measure our step without kernels (CPU)")
     args = parser.parse_args()
+    if args.threads:
+        torch.set_num_threads(args.threads)
     cuda = args.device.startswith("cuda")
     args.sizes = args.sizes or (["small", "original"] if cuda else ["tiny"])
     args.rows = args.rows or ([128, 512] if cuda else [32])
@@ -238,7 +258,7 @@ def main() -> None:
     print(f"a large product in {args.precision}: {peak / 1e12:.4g} TFLOP/s")
     results = []
     header = (
-        f"{'size':9} {'rows':>5} {'steps':>5}  {'system':6} {'tokens/s':>10} {'from':>10} {'to':>10} {'MB':>8}  of peak"
+        f"{'size':9} {'rows':>5} {'steps':>5}  {'system':9} {'tokens/s':>10} {'from':>10} {'to':>10} {'MB':>8}  of peak"
     )
     print(header)
     for size in args.sizes:
@@ -247,7 +267,7 @@ def main() -> None:
                 for row in measure(args, size, rows, steps, ids, table, peak):
                     results.append(row)
                     print(
-                        f"{size:9} {rows:5} {steps:5}  {row['system']:6} {row['tokens_per_second']:10,} "
+                        f"{size:9} {rows:5} {steps:5}  {row['system']:9} {row['tokens_per_second']:10,} "
                         f"{row['spread'][0]:10,} {row['spread'][1]:10,} {row['memory_mb']:8,} "
                         f" {row['share_of_peak']:.1%}",
                         flush=True,

@@ -13,6 +13,7 @@ from elmo.cli.options import (
     Device,
     Languages,
     OptionalEncoding,
+    Precision,
     ReadingTokenizer,
     Rows,
     RunFolder,
@@ -65,6 +66,7 @@ def run(
     rows: Rows = None,
     lr: Annotated[float | None, typer.Option(help="Maximum learning rate. Default: 0.0005.")] = None,
     seed: Seed = None,
+    precision: Precision = None,
     device: Device = None,
     workers: Workers = None,
     set_: Assignments = None,
@@ -82,7 +84,8 @@ def run(
     from elmo.weights.lookup import find_model
 
     flags: dict[str, Any] = {"data": heldout_settings(heldout, by_language=language is not None), "optim": {"lr": lr}}
-    flags["train"] = {"rows": rows, "seed": seed, "device": device, **run_length(epochs, max_steps, stop_after)}
+    flags["train"] = {"rows": rows, "seed": seed, "precision": precision, "device": device}
+    flags["train"] |= run_length(epochs, max_steps, stop_after)
     options: dict[str, Any] = {"max_new_words": new_words, "min_count": min_count, "also": also}
     flags["data"] |= {"languages": parse_languages(language), "temperature": temperature}
     continued = model is None

@@ -20,8 +20,8 @@ GROUPS: dict[str, tuple[str, ...]] = {  # heading: its flags; "--flag VERB" hold
     ),
     "Search": ("-k", "--same-word", "--beside", "--layers similar", "--index"),
     "Training": (
-        "--config", "--set", "--epochs", "--max-steps", "--max-tokens", "--stop-after", "--rows", "--lr", "--seed",
-        "--seeds", "--updates", "--only", "--cache", "--strict-resume", "--dry-run",
+        "--config", "--set", "--epochs", "--max-steps", "--max-tokens", "--stop-after", "--rows", "--lr",
+        "--precision", "--seed", "--seeds", "--updates", "--only", "--cache", "--strict-resume", "--dry-run",
     ),
     "Measurement": ("--seconds", "--rounds", "--growth", "--full", "--feed", "--path", "--cpu-time"),
     "Output": (

@@ -67,6 +67,12 @@ Temperature = Annotated[
 TEXT_FILES = "files, globs or folders (.txt files; .gz .bz2 .xz .zst too)"
 StopAfter = Annotated[str | None, typer.Option(help="Stop after this time and save a checkpoint: 90s, 30m, 2h.")]
 Rows = Annotated[int | None, typer.Option(help="Number of rows of continuous text per update.")]
+Precision = Annotated[
+    str | None,
+    typer.Option(
+        help="Number type of matrix products: float32, bfloat16, or auto (bfloat16 on CUDA); the rest is float32."
+    ),
+]
 Seed = Annotated[int | None, typer.Option(help="Seed of all random numbers.")]
 Workers = Annotated[int | None, typer.Option(help="Number of processes that prepare the text. Default: one per core.")]
 

@@ -15,6 +15,7 @@ from elmo.cli.options import (
     Device,
     Languages,
     OptionalEncoding,
+    Precision,
     ReadingTokenizer,
     Rows,
     RunFolder,
@@ -65,6 +66,7 @@ def run(
     rows: Rows = None,
     lr: Annotated[float | None, typer.Option(help="Maximum learning rate.")] = None,
     seed: Seed = None,
+    precision: Precision = None,
     device: Device = None,
     workers: Workers = None,
     set_: Assignments = None,
@@ -96,7 +98,7 @@ def run(
         "reading": {"tokenize": OFF if tokenizer == "none" else tokenizer, "encoding": encoding},
         **heldout_settings(heldout, by_language=language is not None),
     }
-    flags["train"] = {"max_tokens": max_tokens, "seed": seed, "rows": rows, "device": device}
+    flags["train"] = {"max_tokens": max_tokens, "seed": seed, "rows": rows, "precision": precision, "device": device}
     flags["train"] |= run_length(epochs, max_steps, stop_after)
     flags["optim"] = {"lr": lr}
     changes = [drop_unset(**flags), *map(parse_assignment, set_ or ())]
