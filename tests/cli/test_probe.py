@@ -54,7 +54,7 @@ def test_compute_dtype_is_stored_in_the_record(tmp_path):
 def test_usage_errors_are_explained(tmp_path):
     unknown = elmo("probe", "syntax", str(tmp_path))
     assert unknown.returncode == 2
-    assert "pos, ner, wsd, wic" in unknown.stderr
+    assert "pos, languages, ner, wsd, wic" in unknown.stderr
     nothing = elmo("probe", "wsd", str(tmp_path), "--model", "tiny-random")
     assert nothing.returncode == 2
     assert "no semcor was found" in nothing.stderr
