@@ -3,7 +3,7 @@
 // g and g g are symmetric: only the panels up to the diagonal are computed, then mirrored, which saves a third of the
 // operations. Several threads may compute one matrix together; the results are the same for any number of threads.
 #pragma once
-#include <deque>
+#include <list>
 
 #include "products.h"
 #include "team.h"
@@ -94,7 +94,7 @@ class NewtonSchulz {
   float* x_;
   long rows_, columns_, tall_, wide_, stride_;
   Array<float> gram_, square_;
-  std::deque<PlacedPhase> phases_;
+  std::list<PlacedPhase> phases_;
 };
 
 }  // namespace elmo

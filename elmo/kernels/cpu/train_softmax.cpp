@@ -43,7 +43,8 @@ class Gradient {
     for (long r = 0; r < task.num_directions; r++) index_words(task, r, index_of_word_.data() + r * task.vocab_size);
     for (long i = 0; i < long(states_.size()); i++) starts_[task.targets[i] / RANGE + 1]++;
     for (long i = 0; i < num_pieces(); i++) starts_[i + 1] += starts_[i];
-    std::vector<long> next(starts_);
+    std::vector<long> next(starts_.size());  // not a copy: its constructor needs a newer libstdc++ than the wheel may
+    std::copy(starts_.begin(), starts_.end(), next.begin());
     for (long i = 0; i < long(states_.size()); i++) states_[next[task.targets[i] / RANGE]++] = i;
   }
 

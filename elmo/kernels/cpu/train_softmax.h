@@ -10,7 +10,7 @@
 // Threads share pieces of fixed size, and every sum has a fixed order: the results are the same for any number of threads.
 // R directions, N states, V words in the vocabulary, S words that are scored, P columns.
 #pragma once
-#include <deque>
+#include <list>
 
 #include "products.h"
 #include "team.h"
@@ -303,8 +303,9 @@ class Softmax {
     for (long n = 0; n < count; n++) {
       const long state = r * states_ + first + n;
       const double sum = sum_of(panel, n), above = double(true_[first + n]) - reference_[first + n];
-      const double total = sum + std::exp(above);
-      loss_[state] = float(above == 0.0 ? std::log1p(sum) : std::log(total) - above);
+      // not std::exp and std::log, whose symbols in glibc are newer than those of the wheel's oldest systems
+      const double others = sum + std::expm1(above), total = 1.0 + others;
+      loss_[state] = float(std::log1p(others) - above);
       const float factor = float(1.0 / (total * states_)), d_true = float(-sum / (total * states_));
       factor_[first + n] = factor;
       task_.d_true[state] = d_true;
@@ -361,7 +362,7 @@ class Softmax {
   Array<float> reference_, true_, factor_;     // per state of a direction, in whole panels
   Array<float> loss_;                          // (R, N)
   Array<int32_t> hits_;                        // (R, N), the index of the true word among the scored words, or -1
-  std::deque<PlacedPhase> phases_;
+  std::list<PlacedPhase> phases_;
 };
 
 }  // namespace elmo
