@@ -35,6 +35,7 @@ from elmo.pretrain.train.checkpoint import (
 )
 from elmo.pretrain.train.step import StepMetrics, Trainer
 from elmo.pretrain.train.step_inputs import StepInputs
+from elmo.stop_signals import StopSignals
 
 SHORT_WINDOWS = {
     "FAST_WINDOW": 4,
@@ -199,22 +200,24 @@ def die_after(steps: int, before: bool, text: Path, out: Path, *layers: dict[str
             os.kill(os.getpid(), signal.SIGKILL)
         return metrics
 
-    Trainer.update = counting_update  # type: ignore[method-assign,assignment]  # in a separate child
+    Trainer.update = counting_update  # type: ignore[method-assign]  # in a separate child
     tiny_run.run(text, out, *layers)
 
 
 def signal_after(steps: int, number: signal.Signals, work: Callable[[], object]) -> None:
-    """Calls `work` and sends the own process a signal in the middle of update number `steps`."""
-    update, num_updates = Trainer.update, 0
+    """Calls `work` and sends the own process a signal in the middle of update number `steps` of the training loop.
 
-    def counting_update(*args: object) -> object:
-        nonlocal num_updates
-        num_updates += 1
-        if num_updates == steps:
+    Updates before the loop, which measure the speed of training, do not count: the loop alone handles signals.
+    """
+    update = Trainer.update
+
+    def counting_update(trainer: Trainer, inputs: list[StepInputs], step: int) -> StepMetrics:
+        in_loop = isinstance(getattr(signal.getsignal(number), "__self__", None), StopSignals)
+        if in_loop and step == steps - 1:
             os.kill(os.getpid(), number)
-        return update(*args)  # type: ignore[arg-type]  # passed through
+        return update(trainer, inputs, step)
 
-    Trainer.update = counting_update  # type: ignore[method-assign,assignment]  # in a separate child
+    Trainer.update = counting_update  # type: ignore[method-assign]  # in a separate child
     work()
 
 
