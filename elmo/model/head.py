@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from elmo.model.config import HeadConfig
 
 VOCAB_BLOCK = 16_384  # words per block
+CPU_SCORES = 1 << 21  # scores per block on a CPU, so that they stay in its cache between the product and the exponentials
 
 
 class SoftmaxHead(nn.Module):
@@ -27,8 +28,11 @@ class SoftmaxHead(nn.Module):
     def vocab_size(self) -> int:
         return len(self.bias)
 
-    def log_normalizer(self, hidden: Tensor, block: int = VOCAB_BLOCK) -> Tensor:
+    def log_normalizer(self, hidden: Tensor, block: int | None = None) -> Tensor:
         """The logarithm of the sum of exp(score) over all words, (N,)."""
+        if block is None:
+            on_cpu = hidden.device.type == "cpu"
+            block = max(256, min(VOCAB_BLOCK, CPU_SCORES // max(1, len(hidden)))) if on_cpu else VOCAB_BLOCK
         parts = [self._scores(hidden, a, block).logsumexp(dim=-1) for a in range(0, self.vocab_size, block)]
         return torch.stack(parts).logsumexp(dim=0)
 
@@ -36,7 +40,7 @@ class SoftmaxHead(nn.Module):
         """The log-probability of every word, (N, V); the caller bounds N."""
         return torch.addmm(self.bias, hidden, self.weight.t()).log_softmax(dim=-1)
 
-    def log_probs(self, hidden: Tensor, targets: Tensor, block: int = VOCAB_BLOCK) -> Tensor:
+    def log_probs(self, hidden: Tensor, targets: Tensor, block: int | None = None) -> Tensor:
         """The log-probability of each state's target word, (N,)."""
         score = (hidden * self.weight[targets]).sum(dim=-1) + self.bias[targets]  # (N,)
         return score - self.log_normalizer(hidden, block)
@@ -83,7 +87,7 @@ class AdaptiveHead(nn.Module):
         log_probs: Tensor = self.softmax.log_prob(hidden)
         return log_probs
 
-    def log_probs(self, hidden: Tensor, targets: Tensor, block: int = VOCAB_BLOCK) -> Tensor:
+    def log_probs(self, hidden: Tensor, targets: Tensor, block: int | None = None) -> Tensor:
         """The log-probability of each state's target word, (N,)."""
         output: Tensor = self.softmax(hidden, targets).output
         return output
