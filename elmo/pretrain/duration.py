@@ -24,8 +24,7 @@ from elmo.weights.checkpoint_folder import list_checkpoints, step_of
 
 HOUR, NIGHT = 3600.0, 8 * 3600.0  # seconds
 THIS_RUN = "this run"  # the name of a model that is none of the presets
-PRESET_TIME_LIMIT = 0.5  # seconds to measure a preset besides the one of the run
-SHORTEST_MEASUREMENT = 6  # time steps: two batches with one position per row and two with two
+PRESET_TIME_LIMIT = 1.0  # seconds of a step up to which a preset is measured besides the one of the run
 
 
 @dataclass(frozen=True)
@@ -80,8 +79,8 @@ def estimate_durations(
     """The duration of the run by its name (see `run_name`), and those of the other presets by rising size.
 
     The presets are left out if the run takes less than `presets_above` seconds, and always for None.
-    The model of the run is measured, and a preset if that is quick. The others are estimated from the measured model of
-    the nearest size, by the ratio of floating-point operations. A model that does not fit into memory is not measured.
+    The model of the run is measured, and a preset if its steps are short. The others are estimated from the measured model
+    of the nearest size, by the ratio of floating-point operations. A model that does not fit into memory is not measured.
     """
     config = replace(config, train=replace(config.train, precision=resolve_precision(config.train, device)))
     own_name = run_name(config)
@@ -104,12 +103,11 @@ def estimate_durations(
 
     fits = training_memory(config, models[own_name]) <= free_memory(device)
     first = own_name if fits else by_size[0]
-    measured[first] = measure(first, TIME_LIMIT if presets_above is None else TIME_LIMIT - 2 * PRESET_TIME_LIMIT)
+    measured[first] = measure(first, TIME_LIMIT)
     if presets_above is None or duration(own_name).seconds < presets_above:
         return {own_name: duration(own_name)}
     for name in () if device.startswith("cuda") else by_size:  # on CUDA, kernels of each size are compiled at first
-        shortest = SHORTEST_MEASUREMENT / config.train.steps * scale(name)
-        if name not in measured and shortest <= PRESET_TIME_LIMIT:
+        if name not in measured and scale(name) <= PRESET_TIME_LIMIT:
             measured[name] = measure(name, PRESET_TIME_LIMIT)
     return {name: duration(name) for name in by_size}
 

@@ -34,6 +34,7 @@ from elmo.pretrain.estimate import estimate
 from elmo.pretrain.job import identity
 from elmo.pretrain.memory import training_memory
 from elmo.pretrain.train.loop import train
+from elmo.pretrain.train.step import Trainer
 from elmo.pretrain.train.step_inputs import step_seed
 from elmo.pretrain.train.step_timing import TIME_LIMIT, measure_step, training_flops
 from elmo.pretrain.train.type_inputs import input_rows
@@ -98,6 +99,21 @@ def test_measurement_ends_after_its_time_limit() -> None:
 def test_measurement_of_a_short_run_takes_a_small_share_of_it() -> None:
     """100 steps of 0.01 s: the measurement takes 0.05 s after its short batches, and not two seconds."""
     assert measured(settings("text", PRECISION), tick=0.01, num_steps=100)[1] < 0.5
+
+
+def test_first_step_of_a_batch_is_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It allocates memory: here the first full step takes 1.5 s and each of the others 0.5 s."""
+    now = 0.0
+
+    def update(trainer: Trainer, inputs: Any, step: int) -> None:
+        nonlocal now
+        full = trainer.config.train.steps == 5
+        now += (1.5 if step == 0 else 0.5) if full else 0.1
+
+    monkeypatch.setattr(Trainer, "update", update)
+    config = settings("text", PRECISION, {"train": {"rows": 4, "steps": 5}})
+    seconds = measure_step(config, model_config_for_vocab(config, 63), "cpu", num_steps=10_000, clock=lambda: now)
+    assert seconds == pytest.approx(0.5)
 
 
 def test_long_steps_are_extrapolated_from_short_batches() -> None:
@@ -224,9 +240,9 @@ def test_presets_are_scaled_by_their_operations_and_cheap_ones_measured() -> Non
     ratio = training_flops(config, small) / training_flops(config, tiny)
     assert durations["small"].step_seconds == pytest.approx(ratio * durations["tiny"].step_seconds)
     config = replace(config, model=PRESETS["small"])  # tiny is measured as well, because it takes a fraction of that
-    durations = estimate_durations(config, TEXT, "cpu", 1000, presets_above=0.0, clock=Clock(0.1))
-    assert durations["tiny"].step_seconds == pytest.approx(0.1)
-    assert durations["medium"].step_seconds > durations["small"].step_seconds == pytest.approx(0.1)
+    durations = estimate_durations(config, TEXT, "cpu", 1000, presets_above=0.0, clock=Clock(0.6))
+    assert durations["tiny"].step_seconds == pytest.approx(0.6)
+    assert durations["medium"].step_seconds > 1 > durations["small"].step_seconds == pytest.approx(0.6)
 
 
 def test_presets_are_left_out_for_short_runs_and_on_request() -> None:

@@ -92,10 +92,10 @@ class _Stopwatch:
         lengths = [length for length in (1, 2) if length <= train.steps]
         times = {num_rows * length: self._median(num_rows, length, 1, 3, 0.1) for length in lengths}  # by tokens
         full_seconds = _extrapolate(times, full_size)
-        left = min(self.time_limit, MAX_SHARE * self.num_steps * full_seconds) - self._elapsed()
-        if full_seconds <= left:
-            warms_up = 2 * full_seconds <= left
-            return self._median(train.rows, train.steps, train.accumulate, self.num_steps, left, warms_up=warms_up)
+        budget = min(self.time_limit, MAX_SHARE * self.num_steps * full_seconds)
+        left = budget - self._elapsed()
+        if full_seconds <= budget:  # one step at least, even if the short batches have used most of the time
+            return self._median(train.rows, train.steps, train.accumulate, self.num_steps, left)
         length = lengths[-1]
         while 2 * length < train.steps and 2 * _extrapolate(times, 2 * num_rows * length) <= left:
             length *= 2
@@ -110,17 +110,17 @@ class _Stopwatch:
         accumulate: int,
         max_count: int,
         seconds: float | None = None,
-        *,
-        warms_up: bool = True,
     ) -> float:
-        """The median seconds of up to `max_count` steps of a batch, at least one, within `seconds` if possible."""
+        """The median seconds of up to `max_count` steps of a batch, at least one, within `seconds` if possible.
+
+        A step before them is not counted, because it allocates memory and takes several times as long.
+        """
         train = replace(self.config.train, rows=num_rows, steps=num_positions, accumulate=accumulate)
         trainer = Trainer(self.model, self.table, replace(self.config, train=train))
         (batch,) = make_batches(self.ids, num_rows, num_positions, 1, reset=train.reset)
         inputs = trainer.make_inputs(batch, 0)
         start = self.clock()
-        if warms_up:
-            trainer.update(inputs, 0)
+        trainer.update(inputs, 0)
         if self.start is None:
             self.start = start = self.clock()
         end = start + (self.time_limit if seconds is None else seconds)
