@@ -24,10 +24,11 @@ from elmo.model.head import SoftmaxHead
 from elmo.pretrain.config import ObjectiveConfig, OptimConfig, RunConfig, TrainConfig
 from elmo.pretrain.data.stream import Direction, LMBatch
 from elmo.pretrain.train.objective import full_softmax_loss, fused_softmax_losses, sampled_softmax_loss
-from elmo.pretrain.train.sampler import Sample, draw
+from elmo.pretrain.train.sampler import Sample, draw, expected_count
 from elmo.pretrain.train.step import Trainer
 
 TOLERANCE = 5e-6  # float32 sums in another order, relative to the largest element; logits of about 30 lose 2e-6
+EXACT = 1e-5  # compared with float64; the largest error of 14,000 random cases was 4.4e-6
 ROUGH = 0.03  # bfloat16 has 8 significant bits: logits of about 10 are off by up to 0.02
 
 
@@ -87,15 +88,43 @@ def results(case: Case, *, fused: bool) -> list[Tensor]:
     return [tensor.float() for tensor in tensors if tensor is not None]
 
 
-def largest_errors(case: Case, expected: list[Tensor]) -> list[float]:
-    """Of losses and gradients, relative to the largest element, or to a tenth of the gradient of a single state.
+def exact_results(case: Case) -> list[Tensor]:
+    """Losses and gradients in float64.
 
-    Where the true word is almost certain, losses and gradients are differences of logits: as exact as those, not more.
+    Where the true word is almost certain, the plain float32 losses are differences of large logits: of 14,000 random
+    cases, one is wrong by 2.8e-4.
     """
-    floor = 0.1 / case.hidden.shape[1]
+    hidden, weight, bias = (
+        value.detach().double().requires_grad_() for value in (case.hidden, case.head.weight, case.head.bias)
+    )
+    losses = []
+    for r, targets in enumerate(case.targets):
+        if case.samples:
+            ids, num_tries = case.samples[r]
+            counts, true_counts = (
+                expected_count(words, num_tries, len(bias)).log().float() for words in (ids, targets)
+            )
+            logits = (hidden[r] @ weight[ids].t() + bias[ids] - counts).masked_fill(targets[:, None] == ids, -math.inf)
+            true_logits = (hidden[r] * weight[targets]).sum(-1) + bias[targets] - true_counts
+            logits, targets = torch.cat([true_logits[:, None], logits], dim=1), torch.zeros_like(targets)
+        else:
+            logits = hidden[r] @ weight.t() + bias
+        losses.append(torch.nn.functional.cross_entropy(logits, targets))
+    (torch.stack(losses) * case.weights).sum().backward()
+    tensors = [torch.stack(losses).detach(), hidden.grad, weight.grad, bias.grad]
+    return [tensor for tensor in tensors if tensor is not None]
+
+
+def largest_errors(case: Case, expected: list[Tensor]) -> list[float]:
+    """Of losses and gradients, relative to the largest element, or to a small part of the terms that may cancel in it.
+
+    The terms of a state's gradient are at most 1 / N, and those of weight and bias add up to at most 1 (times a state).
+    """
+    part = 1e-3 / case.hidden.shape[1]
+    floors = [part, part, 0.05 * float(case.hidden.abs().max()), 0.05]
     return [
         float((a - b).abs().max() / b.abs().max().clamp(min=floor))
-        for a, b in zip(results(case, fused=True), expected, strict=True)
+        for a, b, floor in zip(results(case, fused=True), expected, floors, strict=True)
     ]
 
 
@@ -109,17 +138,16 @@ def threads(count: int) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=60, deadline=None)
 @given(
     V=st.integers(2, 700), P=st.integers(1, 140), N=st.integers(1, 330), R=st.integers(1, 2), share=st.floats(0, 1),
     scale=st.sampled_from([0.1, 1.0, 4.0]), seed=st.integers(0, 1000),
 )  # fmt: skip
-def test_losses_and_gradients_equal_the_plain_ones(
+def test_losses_and_gradients_equal_those_in_float64(
     V: int, P: int, N: int, R: int, share: float, scale: float, seed: int
 ) -> None:
     case = make_case(V, P, N, int(share * (V - 1)), R=R, scale=scale, seed=seed)
-    # the rounding of the logits grows with them, and the result of a single state shows all of it
-    assert max(largest_errors(case, results(case, fused=False))) < 10 * TOLERANCE * max(1.0, scale)
+    assert max(largest_errors(case, exact_results(case))) < EXACT
 
 
 @pytest.mark.parametrize(("V", "P", "N", "S"), [(5000, 64, 700, 3000), (3000, 33, 65, 2999), (9000, 128, 130, 0)])
