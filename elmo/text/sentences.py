@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from elmo.errors import ConfigError
-from elmo.text import english_stops, unicode_stops
+from elmo.text import english_stops, stop_context, unicode_stops
 
 _RULES = {"english": english_stops, "unicode": unicode_stops}
 
@@ -43,20 +43,31 @@ def split_sentences(text: str, rules: str = "english") -> list[Span]:
 
 
 def sentence_rules(tokenizer_name: str) -> str:
-    """The rules that belong to a tokenizer: unicode with the tokenizer of this name, else english."""
-    return "unicode" if tokenizer_name == "unicode" else "english"
+    """The rules that belong to a tokenizer: those for any language, unless its language is English or not named."""
+    language = tokenizer_name.partition(":")[2]
+    return "unicode" if tokenizer_name == "unicode" or language not in ("", "en") else "english"
 
 
 _BLANK_LINE = re.compile(r"\n[^\S\n]*\n|\r[^\S\r\n]*\r|[\f\u2029]")
 
 
 def _split_paragraph(rules: str, text: str, start: int, end: int, lower_starts: bool) -> Iterator[Span]:
-    stops = _RULES[rules]
-    for match in stops.STOP.finditer(text, start, end):
-        if stops.ends_sentence(text, start, match, end, lower_starts):
+    for match in _RULES[rules].STOP.finditer(text, start, end):
+        if _ends_sentence(rules, text, start, match, end, lower_starts):
             yield from _trim(text, start, match.end())
             start = match.end()
     yield from _trim(text, start, end)
+
+
+def _ends_sentence(rules: str, text: str, start: int, match: re.Match[str], end: int, lower_starts: bool) -> bool:
+    """Whether the stop ends a sentence; the paragraph begins or the last sentence ended at `start`."""
+    if match["hard"]:
+        return True
+    following = stop_context.sentence_start(text, match.end(), end, lower_starts)
+    if following is None or match["soft"] != ".":
+        return following is not None
+    ends: bool = _RULES[rules].full_stop_ends_sentence(text, start, match.start(), following)
+    return ends
 
 
 def _trim(text: str, start: int, end: int) -> Iterator[Span]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 
-from elmo.text.english_stops import OPENERS, is_label, sentence_start, word_before, words
+from elmo.text.stop_context import OPENERS, is_label, word_before, words
 
 _SOFT = r".!?\u2026\u203c\u2047-\u2049"
 _HARD = (
@@ -38,21 +38,14 @@ _ABBREVIATIONS = words(
 )
 
 
-def ends_sentence(text: str, start: int, match: re.Match[str], end: int, lower_starts: bool) -> bool:
-    """Whether the stop ends a sentence; the paragraph begins or the last sentence ended at `start`."""
-    if match["hard"]:
-        return True
-    following = sentence_start(text, match.end(), end, lower_starts)
-    if following is None:
-        return False
-    if match["soft"] != ".":
-        return True
-    word = word_before(text, start, match.start())
-    if word in _ABBREVIATIONS or is_label(text, start, match.start()):
+def full_stop_ends_sentence(text: str, start: int, stop: int, following: str) -> bool:
+    """Whether the full stop at `stop` ends a sentence that begins at `start`; `following` is the text after it."""
+    word = word_before(text, start, stop)
+    if word in _ABBREVIATIONS or is_label(text, start, stop):
         return False
     if len(word) == 1 and word.isalpha() and word.isupper():
         return False  # an initial
     if len(word) <= 2 and word.isdecimal() and int(word) <= 31:
-        before = text[max(start, match.start() - len(word) - 2) : match.start() - len(word)].strip()
+        before = text[max(start, stop - len(word) - 2) : stop - len(word)].strip()
         return following.lstrip(OPENERS)[:1].isdigit() or not before[-1:].isalpha()  # not an ordinal: 7 - 4.
     return not ("." in word and word.replace(".", "").isalpha() and len(word.rpartition(".")[2]) == 1)

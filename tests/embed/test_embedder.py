@@ -11,6 +11,7 @@ import hypothesis.strategies as st
 import numpy as np
 import pytest
 import torch
+from compiled_kernels import num_threads
 from golden import SENTENCES, golden_batches, golden_embedder, golden_model
 
 from elmo.embed.embedder import Embedder
@@ -114,14 +115,10 @@ def test_warm_differs_from_reset_and_is_fixed() -> None:
 
 
 def test_one_and_two_threads_agree(embedder) -> None:
-    threads = torch.get_num_threads()
-    try:
-        torch.set_num_threads(1)
+    with num_threads(1):
         one = golden_embedder("allennlp").layers(SENTENCES)
-        torch.set_num_threads(2)
+    with num_threads(2):
         two = golden_embedder("allennlp").layers(SENTENCES)
-    finally:
-        torch.set_num_threads(threads)
     for a, b in zip(one, two, strict=True):
         np.testing.assert_allclose(a, b, atol=1e-5)
 

@@ -8,19 +8,17 @@ import pickle
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from compiled_kernels import missing_reason, num_threads
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from elmo.errors import ConfigError
 from elmo.kernels import api as kernels
-from elmo.kernels.cpu.abi import has_dtype
-from elmo.kernels.cpu.levels import CannotBuild
 from elmo.kernels.cpu.native import NativeBiLM
 from elmo.kernels.cpu.pytorch import TorchBiLM
 from elmo.kernels.cpu.request import StateArrays, make_request
@@ -39,28 +37,15 @@ def environment(implementation: str) -> contextlib.AbstractContextManager[None]:
     return kernels.kernels_set_to("" if implementation == "native" else implementation)
 
 
-@contextlib.contextmanager
-def threads(count: int) -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(count)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
-
-
-def missing_reason(implementation: str, dtype: str) -> str:
+def why_missing(implementation: str, dtype: str) -> str:
     if implementation == "torch":
         return ""
     with environment(implementation):
-        try:
-            return "" if has_dtype(dtype) else f"this processor has no {dtype} products"
-        except CannotBuild as error:
-            return str(error)
+        return missing_reason(dtype)
 
 
 def make_kernels(implementation: str, model: BiLM, dtype: str = "float32") -> NativeBiLM | TorchBiLM:
-    if reason := missing_reason(implementation, dtype):
+    if reason := why_missing(implementation, dtype):
         pytest.skip(reason)
     with environment(implementation):
         return TorchBiLM(model, dtype) if implementation == "torch" else NativeBiLM(model, dtype)
@@ -239,7 +224,7 @@ def test_a_sentence_is_independent_of_other_sentences_bit_for_bit(implementation
     alone = [bilm.contextualize(make_request(table, [s], mix, boundaries=True)).out for s in sentences]
     order = np.random.default_rng(3).permutation(len(sentences))
     for number in (1, 2, 5):
-        with threads(number):
+        with num_threads(number):
             shuffled = [sentences[i] for i in order]
             together = bilm.contextualize(make_request(table, shuffled, mix, boundaries=True)).out
         assert np.array_equal(together, np.concatenate([alone[i] for i in order], axis=1))
@@ -260,10 +245,10 @@ def test_evicted_input_products_are_recomputed_bit_for_bit(implementation, monke
 def test_a_word_is_independent_of_other_words_bit_for_bit(implementation, dtype):
     model = make_model(BiLMConfig(chars=CharConfig(num_highways=1), lstm=LSTMConfig(cell_dim=32, proj_dim=20)))
     bilm, rows = make_kernels(implementation, model, dtype), make_rows(model.config, 230, 0)
-    with threads(1):
+    with num_threads(1):
         alone = np.concatenate([bilm.encode_rows(rows[i : i + 1]) for i in range(60)])
     for number in (1, 2, 3):  # 230 words: three chunks, two chunks, one chunk of two blocks
-        with threads(number):
+        with num_threads(number):
             assert np.array_equal(bilm.encode_rows(rows)[:60], alone)
 
 
@@ -273,10 +258,10 @@ def test_few_words_on_many_threads_bit_for_bit(implementation, dtype):
     chars = CharConfig(filters=((1, 3), (2, 70), (3, 200)), num_highways=2)
     model = make_model(BiLMConfig(chars=chars, lstm=LSTMConfig(cell_dim=8, proj_dim=70)))
     bilm, rows = make_kernels(implementation, model, dtype), make_rows(model.config, 7, 0)
-    with threads(1):
+    with num_threads(1):
         alone = np.concatenate([bilm.encode_rows(rows[i : i + 1]) for i in range(7)])
     for number in range(1, 6):
-        with threads(number):
+        with num_threads(number):
             for count in range(1, 8):
                 assert np.array_equal(bilm.encode_rows(rows[:count]), alone[:count])
 
@@ -294,10 +279,10 @@ def test_threads_that_share_a_sentence_compute_the_same_bits(implementation, dty
             request = make_request(
                 table, make_sentences(lengths, 40), layers, boundaries=True, want_state=len(layers) > 1
             )
-            with threads(1):
+            with num_threads(1):
                 alone = bilm.contextualize(request)
             for number in (2, 3, 5):
-                with threads(number):
+                with num_threads(number):
                     together = bilm.contextualize(request)
                 assert np.array_equal(together.out, alone.out)
                 if together.state is not None and alone.state is not None:
@@ -487,7 +472,7 @@ def lookup_in_a_new_process(home: Path, path: str) -> str:
 
 
 def test_without_a_compiler_the_pytorch_implementation_is_used(tmp_path):
-    if reason := missing_reason("avx2", "float32"):
+    if reason := why_missing("avx2", "float32"):
         pytest.skip(reason)
     output = lookup_in_a_new_process(tmp_path, "/nowhere")
     assert "TorchBiLM" in output
@@ -495,7 +480,7 @@ def test_without_a_compiler_the_pytorch_implementation_is_used(tmp_path):
 
 
 def test_the_first_use_compiles_and_the_second_use_loads_from_the_cache(tmp_path):
-    if reason := missing_reason("avx2", "float32"):
+    if reason := why_missing("avx2", "float32"):
         pytest.skip(reason)
     output = lookup_in_a_new_process(tmp_path, os.environ["PATH"])
     assert "will be compiled" in output

@@ -4,27 +4,19 @@ from __future__ import annotations
 
 import pytest
 import torch
+from compiled_kernels import needs_kernels, num_threads
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
 from elmo.kernels.api import find_kernel, kernels_set_to
-from elmo.kernels.cpu.abi import has_dtype
-from elmo.kernels.cpu.build import CannotBuild
 from elmo.kernels.cpu.newton_schulz import iterate
 from elmo.pretrain.train.muon import COEFFICIENTS, newton_schulz
 
 TOLERANCE = 5e-6  # float32 sums in another order, five times; singular values are about 1
 
 
-def missing_reason() -> str:
-    try:
-        return "" if has_dtype("float32") else "this processor has no float32 products"
-    except CannotBuild as error:
-        return str(error)
-
-
-pytestmark = pytest.mark.skipif(bool(missing_reason()), reason=missing_reason())
+pytestmark = needs_kernels
 
 
 def plain(matrices: Tensor) -> Tensor:
@@ -32,13 +24,9 @@ def plain(matrices: Tensor) -> Tensor:
         return newton_schulz(matrices)
 
 
-def compiled(matrices: Tensor, num_threads: int = 1) -> Tensor:
-    before = torch.get_num_threads()
-    torch.set_num_threads(num_threads)
-    try:
+def compiled(matrices: Tensor, count: int = 1) -> Tensor:
+    with num_threads(count):
         return newton_schulz(matrices)
-    finally:
-        torch.set_num_threads(before)
 
 
 @settings(max_examples=15, deadline=None)

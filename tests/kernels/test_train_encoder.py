@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 import torch
+from compiled_kernels import needs_kernels, num_threads
 from torch import Tensor
 
 from elmo.kernels.api import find_kernel, kernels_set_to
 from elmo.kernels.cpu.abi import has_dtype
-from elmo.kernels.cpu.build import CannotBuild
 from elmo.kernels.cpu.train_encoder import CHUNK_WORDS, TrainingEncoder, supports
 from elmo.model.bilm import BiLM
 from elmo.model.config import BiLMConfig, CharConfig, LSTMConfig, WordConfig
@@ -20,15 +20,7 @@ RELATIVE = 1e-5  # of the largest value: sums of float32 in another order
 Encode = Callable[[TokenEncoder, Tensor], Tensor]
 
 
-@pytest.fixture(autouse=True)
-def _with_kernels() -> Iterator[None]:
-    try:
-        has_dtype("float32")
-    except CannotBuild as error:
-        pytest.skip(str(error))
-    threads = torch.get_num_threads()
-    yield
-    torch.set_num_threads(threads)
+pytestmark = needs_kernels
 
 
 def make_config(P: int, word_dim: int = 0, filters: tuple[tuple[int, int], ...] = (), **chars: object) -> BiLMConfig:
@@ -156,11 +148,11 @@ def test_the_first_of_equal_windows_gets_the_gradient() -> None:
 def test_any_number_of_threads_gives_the_same_bits(name: str, dtype: str) -> None:
     network, rows = make_model(CONFIGS[name]).token_encoder, make_rows(CONFIGS[name], 400)
     encode = compiled(dtype)
-    torch.set_num_threads(1)
-    expected = {key: value.clone() for key, value in results(encode, network, rows).items()}
-    for number in (2, 3, 5):
-        torch.set_num_threads(number)
-        actual = results(encode, network, rows)
+    with num_threads(1):
+        expected = {key: value.clone() for key, value in results(encode, network, rows).items()}
+    for count in (2, 3, 5):
+        with num_threads(count):
+            actual = results(encode, network, rows)
         assert all(torch.equal(actual[key], expected[key]) for key in expected)
 
 

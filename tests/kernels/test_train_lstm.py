@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 import torch
+from compiled_kernels import needs_kernels, num_threads
 from torch import Tensor
 
 from elmo.kernels.api import find_stacks, kernels_set_to
 from elmo.kernels.cpu.abi import has_dtype
-from elmo.kernels.cpu.build import CannotBuild
 from elmo.kernels.cpu.train_lstm import TrainStacks
 from elmo.model.bilm import BiLM
 from elmo.model.config import BiLMConfig, LSTMConfig, WordConfig
@@ -29,15 +27,7 @@ SHAPES = [
 RELATIVE = 2e-5  # of the largest value: products of float32 in another order
 
 
-@pytest.fixture(autouse=True)
-def _with_kernels() -> Iterator[None]:
-    try:
-        has_dtype("float32")
-    except CannotBuild as error:
-        pytest.skip(str(error))
-    threads = torch.get_num_threads()
-    yield
-    torch.set_num_threads(threads)
+pytestmark = needs_kernels
 
 
 def random_case(
@@ -139,9 +129,9 @@ def test_bfloat16_is_as_close_to_float32_as_plain_bfloat16_is() -> None:
 def test_the_number_of_threads_does_not_change_a_bit() -> None:
     case = random_case((40, 70, 2, 50, 9, 2), 5)
     results = []
-    for threads in (1, 2, 3, 5):
-        torch.set_num_threads(threads)
-        results.append(run(TrainStacks(), *case))
+    for count in (1, 2, 3, 5):
+        with num_threads(count):
+            results.append(run(TrainStacks(), *case))
     for other in results[1:]:
         assert all(torch.equal(a, b) for a, b in zip(results[0], other, strict=True))
 

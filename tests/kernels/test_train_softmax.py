@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 import pytest
 import torch
+from compiled_kernels import missing_reason, needs_kernels, num_threads
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
 from elmo.kernels.api import find_kernel, kernels_set_to
-from elmo.kernels.cpu.abi import has_dtype
-from elmo.kernels.cpu.build import CannotBuild
 from elmo.kernels.cpu.train_softmax import softmax_losses, workspace_bytes
 from elmo.model.bilm import BiLM
 from elmo.model.config import BiLMConfig, HeadConfig, LSTMConfig, WordConfig
@@ -32,14 +29,7 @@ EXACT = 1e-5  # compared with float64; the largest error of 14,000 random cases 
 ROUGH = 0.03  # bfloat16 has 8 significant bits: logits of about 10 are off by up to 0.02
 
 
-def missing_reason(dtype: str = "float32") -> str:
-    try:
-        return "" if has_dtype(dtype) else f"this processor has no {dtype} products"
-    except CannotBuild as error:
-        return str(error)
-
-
-pytestmark = pytest.mark.skipif(bool(missing_reason()), reason=missing_reason())
+pytestmark = needs_kernels
 
 
 @dataclass
@@ -128,16 +118,6 @@ def largest_errors(case: Case, expected: list[Tensor]) -> list[float]:
     ]
 
 
-@contextlib.contextmanager
-def threads(count: int) -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(count)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
-
-
 @settings(max_examples=60, deadline=None)
 @given(
     V=st.integers(2, 700), P=st.integers(1, 140), N=st.integers(1, 330), R=st.integers(1, 2), share=st.floats(0, 1),
@@ -193,10 +173,10 @@ def test_results_are_the_same_bits_for_any_number_of_threads(V: int, P: int, N: 
     if reason := missing_reason(dtype):
         pytest.skip(reason)
     case = make_case(V, P, N, S, dtype=getattr(torch, dtype), scale=3.0)
-    with threads(1):
+    with num_threads(1):
         expected = results(case, fused=True)
     for count in (1, 2, 3, 7):
-        with threads(count):
+        with num_threads(count):
             assert all(torch.equal(a, b) for a, b in zip(results(case, fused=True), expected, strict=True))
 
 

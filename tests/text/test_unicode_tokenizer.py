@@ -140,7 +140,7 @@ def test_spans_of_the_unicode_rules_cover_all_but_whitespace(text: str) -> None:
 
 
 def test_the_tokenizer_chooses_the_rules_for_sentences() -> None:
-    assert sentence_rules("unicode") == "unicode"
-    assert {sentence_rules(name) for name in ("default", "whitespace", "moses:de")} == {"english"}
+    assert {sentence_rules(name) for name in ("unicode", "moses:de", "spacy:xx")} == {"unicode"}
+    assert {sentence_rules(name) for name in ("default", "whitespace", "moses:en", "spacy:en")} == {"english"}
     with pytest.raises(ConfigError, match="latin"):
         split_sentences("a", "latin")

@@ -82,9 +82,7 @@ class Trainer:
     def num_scored(self) -> int:
         """The number of words that the softmax scores per position."""
         assert self.model.head is not None
-        sampled = self.config.objective.softmax == "sampled"
-        vocab_size = self.model.head.vocab_size
-        return min(self.config.objective.num_samples, vocab_size) if sampled else vocab_size
+        return self.config.objective.num_scored(self.model.head.vocab_size)
 
     def _can_record(self) -> bool:
         """Whether every step launches the same kernels and never reads a value back from the device."""
