@@ -39,6 +39,13 @@ def explain_argument_flag(error: Any) -> None:
         error.message = f"No such option: {flag}. Here the {name} is given without a flag, as in the usage above."
 
 
+def explain_extra_arguments(error: Any) -> None:
+    """Extends typer's error of too many arguments, which is usually a pattern of files that the shell has expanded."""
+    message, context = getattr(error, "message", ""), getattr(error, "ctx", None)
+    if context is not None and message.startswith("Got unexpected extra argument") and context.info_name == "embed":
+        error.message = f"{message}. Quote a pattern of files, so that the shell leaves it as it is: 'corpus/*' vectors/"
+
+
 def missing_flags(sentence: str, flags: frozenset[str], group: Any) -> set[str]:
     """The flags that a sentence names and neither `flags` has nor a command that the sentence names."""
     named = frozenset[str]().union(*(flags_of(group, match[1].split()) for match in _COMMAND.finditer(sentence)))

@@ -149,9 +149,10 @@ def _explain(error: BaseException, words: Sequence[str]) -> int:
         _discard(1)
         return _fail(f"standard output cannot be written ({error.strerror})", 1)
     if hasattr(error, "show") and hasattr(error, "exit_code"):  # typer's usage errors; their class is not public
-        from elmo.cli.hints import explain_argument_flag
+        from elmo.cli.hints import explain_argument_flag, explain_extra_arguments
 
         explain_argument_flag(error)
+        explain_extra_arguments(error)
         error.show()
         return int(error.exit_code)
     description = " ".join(f"{type(error).__name__}: {error}".split())

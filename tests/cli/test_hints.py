@@ -101,3 +101,9 @@ def test_a_flag_with_the_name_of_an_argument_says_so(capsys: pytest.CaptureFixtu
     assert done.returncode == 2
     assert "the model is given without a flag" in done.stderr
     assert "Possible options" not in done.stderr
+
+
+def test_pattern_that_the_shell_has_expanded_is_explained(capsys: pytest.CaptureFixture[str]) -> None:
+    done = run_in_process(capsys, "embed", "corpus/a.txt", "corpus/b.txt", "vectors/")
+    assert done.returncode == 2
+    assert "Quote a pattern of files" in done.stderr
