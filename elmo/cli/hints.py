@@ -43,7 +43,7 @@ def explain_extra_arguments(error: Any) -> None:
     """Extends typer's error of too many arguments, which is usually a pattern of files that the shell has expanded."""
     message, context = getattr(error, "message", ""), getattr(error, "ctx", None)
     if context is not None and message.startswith("Got unexpected extra argument") and context.info_name == "embed":
-        error.message = f"{message}. Quote a pattern of files, so that the shell leaves it as it is: 'corpus/*' vectors/"
+        error.message = f"{message}. Quote a pattern of files, so that the shell does not expand it: 'corpus/*' out/"
 
 
 def missing_flags(sentence: str, flags: frozenset[str], group: Any) -> set[str]:

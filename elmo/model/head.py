@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from elmo.model.config import HeadConfig
 
 VOCAB_BLOCK = 16_384  # words per block
-CPU_SCORES = 1 << 21  # scores per block on a CPU, so that they stay in its cache between the product and the exponentials
+CPU_SCORES = 1 << 21  # scores per block on a CPU: they stay in its cache between the product and the exponentials
 
 
 class SoftmaxHead(nn.Module):

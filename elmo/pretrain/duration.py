@@ -79,8 +79,9 @@ def estimate_durations(
     """The duration of the run by its name (see `run_name`), and those of the other presets by rising size.
 
     The presets are left out if the run takes less than `presets_above` seconds, and always for None.
-    The model of the run is measured, and a preset if its steps are short. The others are estimated from the measured model
-    of the nearest size, by the ratio of floating-point operations. A model that does not fit into memory is not measured.
+    The model of the run is measured, and a preset if its steps are short. The others are estimated from the measured
+    model of the nearest size, by the ratio of floating-point operations. A model that does not fit into memory is not
+    measured.
     """
     config = replace(config, train=replace(config.train, precision=resolve_precision(config.train, device)))
     own_name = run_name(config)
