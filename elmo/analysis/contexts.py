@@ -1,107 +1,24 @@
-"""Six words with two senses each in short sentences, and how well the vectors of a layer separate the senses.
+"""Words with two senses each in short sentences, and how well the vectors of a layer separate the senses.
 
-`elmo demo` runs on these sentences. They were written for this package and are free to use with it. Tokens are
-separated by spaces, and a word has the same form in all its sentences, so that without context its vectors are equal.
+`elmo demo` runs on these sentences, which are in `word_senses/LANGUAGE.toml`. A word has the same form in all its
+sentences, so that without context its vectors are equal.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
 from elmo.embed.embedder import Embedder
 from elmo.embed.pool import normalize
+from elmo.errors import ConfigError
+from elmo.settings import read_toml
 
 _TIE = 1e-5  # cosines that differ by less count as equal: without context, all uses of a word are equally near
-
-CONTEXTS: dict[str, dict[str, tuple[str, ...]]] = {  # word -> sense -> sentences
-    "bank": {
-        "money": (
-            "The bank raised its interest rates again last week .",
-            "She had borrowed the money from a bank in the city .",
-            "He paid the cheque into his account at the bank .",
-            "The largest bank in the country lent them half of the sum .",
-        ),
-        "river": (
-            "They sat on the bank of the river and watched the boats .",
-            "The boat drifted towards the far bank of the stream .",
-            "Reeds grew along the muddy bank below the bridge .",
-            "We walked up the river , keeping close to the bank .",
-        ),
-    },
-    "cell": {
-        "biology": (
-            "The nucleus of the cell contains most of its genes .",
-            "Each cell of the tissue divides once a day .",
-            "The protein is found in the membrane of the cell .",
-            "The virus enters the cell and makes copies of itself .",
-        ),
-        "prison": (
-            "The prisoner was led back to his cell by two guards .",
-            "He spent eleven years alone in a narrow cell .",
-            "The door of the cell was locked and the window barred .",
-            "She shared her cell with a woman who was awaiting trial .",
-        ),
-    },
-    "court": {
-        "law": (
-            "The court held that the contract was not valid .",
-            "The lower court dismissed the case for want of evidence .",
-            "She will appeal to a higher court against the sentence .",
-            "The judge told the court that the witness was ill .",
-        ),
-        "palace": (
-            "The painter was received at the court of the king .",
-            "The queen and her ladies left the court for the country .",
-            "He spent his youth as a page at the court of France .",
-            "Poets and musicians lived at the court of the emperor .",
-        ),
-    },
-    "light": {
-        "lamp": (
-            "The light of the lamp fell upon the open book .",
-            "A faint light shone through the window of the tower .",
-            "She turned off the light and closed the door .",
-            "The light of the moon lay upon the water .",
-        ),
-        "weight": (
-            "The box was so light that a child could carry it .",
-            "She packed a light bag and took the early train .",
-            "They had only a light meal before the journey .",
-            "A light coat is enough at this time of the year .",
-        ),
-    },
-    "play": {
-        "theatre": (
-            "He wrote a play in five acts about the war .",
-            "The first play of the season was performed in London .",
-            "The actors in the play were praised by the critics .",
-            "Her new play is set in a small town in Ireland .",
-        ),
-        "game": (
-            "The children went out to play in the garden .",
-            "They will play the second match of the tour on Sunday .",
-            "He hopes to play for the national team next year .",
-            "We used to play cards every evening after dinner .",
-        ),
-    },
-    "spring": {
-        "season": (
-            "The trees are in blossom early in the spring .",
-            "In the spring of 1920 they moved to Paris .",
-            "The birds return every spring to build their nests .",
-            "After a cold winter came a warm and sunny spring .",
-        ),
-        "water": (
-            "They drank from a clear spring at the foot of the hill .",
-            "The water of the spring is hot and tastes of iron .",
-            "A stream rises from a spring among the rocks .",
-            "The village takes its water from a spring in the forest .",
-        ),
-    },
-}
+_FOLDER = Path(__file__).parent / "word_senses"
 
 
 @dataclass(frozen=True)
@@ -123,14 +40,35 @@ class Separation:
     nearest: float  # share of uses whose nearest other use has the same sense; ties count in proportion
 
 
-def all_uses(words: Sequence[str] = tuple(CONTEXTS)) -> list[Use]:
-    """Every use of the words, sense by sense."""
-    return [
-        Use(word, sense, tuple(sentence.split()), sentence.split().index(word))
-        for word in words
-        for sense, sentences in CONTEXTS[word].items()
-        for sentence in sentences
-    ]
+@dataclass(frozen=True)
+class Contexts:
+    """Words with two senses each in sentences of one language, from a file of `word_senses`."""
+
+    shown: str  # the word that `elmo demo` shows in detail
+    sentence: tuple[str, ...]  # its score is compared with that of its words in reverse order
+    words: dict[str, dict[str, list[str]]]  # word -> sense -> sentences
+
+    def uses(self, words: Sequence[str] | None = None) -> list[Use]:
+        """Every use of the words, sense by sense."""
+        return [
+            Use(word, sense, tuple(sentence.split()), sentence.split().index(word))
+            for word in words or self.words
+            for sense, sentences in self.words[word].items()
+            for sentence in sentences
+        ]
+
+
+def languages() -> list[str]:
+    """The languages that have sentences."""
+    return sorted(path.stem for path in _FOLDER.glob("*.toml"))
+
+
+def read_contexts(language: str = "en") -> Contexts:
+    """The words and sentences of a language."""
+    if language not in languages():
+        raise ConfigError(f"There are no sentences in the language {language!r}.", f"Known: {', '.join(languages())}.")
+    table = read_toml(_FOLDER / f"{language}.toml")
+    return Contexts(table["shown"], tuple(table["sentence"].split()), table["words"])
 
 
 def sentence_layers(embedder: Embedder, uses: Sequence[Use]) -> list[np.ndarray]:

@@ -13,19 +13,17 @@ from elmo.cli.similar import mark_word
 if TYPE_CHECKING:
     import numpy as np
 
-    from elmo.analysis.contexts import Use
+    from elmo.analysis.contexts import Contexts, Use
     from elmo.embed.embedder import Embedder
 
 EXAMPLE = "elmo demo"
 
-WORD = "bank"  # shown in detail
-SCRAMBLED = "river the of bank far the towards slowly drifted boat The ."  # the words of ORDERED
-ORDERED = "The boat drifted slowly towards the far bank of the river ."
 PICTURE = Path("elmo-demo.svg")
 
 
 def run(
     model: Annotated[str, typer.Option(help="Name, folder or file of the model.")] = "default",
+    language: Annotated[str, typer.Option(help="Language of the words and sentences: de, en, fr.")] = "en",
     out: Annotated[Path | None, typer.Option(help=f"SVG file for the picture; {PICTURE} by default.")] = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, mps.")] = "auto",
     as_json: Annotated[
@@ -34,19 +32,20 @@ def run(
 ) -> None:
     """Show how contextual vectors separate word senses, and what the language model predicts."""
     import elmo
-    from elmo.analysis.contexts import all_uses, sentence_layers, word_vectors
+    from elmo.analysis.contexts import read_contexts, sentence_layers, word_vectors
     from elmo.records import format_record, make_record
 
+    contexts = read_contexts(language)
     embedder = elmo.load(model, device=device)
-    uses = all_uses()
+    uses = contexts.uses()
     layers = sentence_layers(embedder, uses)
     vectors = word_vectors(uses, layers)  # (L+1, N, D)
     results: dict[str, Any] = {
         "model": embedder.name,
         "trained": embedder.trained,
         "senses": _senses(uses, vectors),
-        "neighbours": _neighbours(uses, layers, vectors),
-        "language_model": _language_model(embedder, uses),
+        "neighbours": _neighbours(contexts.shown, uses, layers, vectors),
+        "language_model": _language_model(embedder, contexts, uses),
         "plane": _plane(uses, vectors),
     }
     path = out or (None if as_json else PICTURE)
@@ -54,7 +53,7 @@ def run(
         _draw(path, uses, vectors)
         results["picture"] = str(path)
     if as_json:
-        command = command_line("demo", model=model, json=True)
+        command = command_line("demo", model=model, language=None if language == "en" else language, json=True)
         print(format_record(make_record("demo", results, command=command)))
         return
     print(f"{embedder}\n")
@@ -62,10 +61,10 @@ def run(
         print(
             "This model is untrained: its vectors have no meaning. Use --model with a trained model for real results.\n"
         )
-    _print_senses(results["senses"], [use for use in uses if use.word == WORD])
+    _print_senses(results["senses"], [use for use in uses if use.word == contexts.shown])
     _print_neighbours(results["neighbours"])
     _print_language_model(results["language_model"])
-    _print_map(uses, vectors, path)
+    _print_map(contexts.shown, uses, vectors, path)
 
 
 def _rows_by_word(uses: list[Use]) -> dict[str, list[int]]:
@@ -89,14 +88,16 @@ def _senses(uses: list[Use], vectors: np.ndarray) -> dict[str, list[dict[str, fl
     return senses
 
 
-def _neighbours(uses: list[Use], layers: list[np.ndarray], vectors: np.ndarray, k: int = 4) -> list[dict[str, Any]]:
-    """For the first use of each sense of WORD: the k nearest words of all sentences, by layer."""
+def _neighbours(
+    word: str, uses: list[Use], layers: list[np.ndarray], vectors: np.ndarray, k: int = 4
+) -> list[dict[str, Any]]:
+    """For the first use of each sense of the word: the k nearest words of all sentences, by layer."""
     import numpy as np
 
     from elmo.embed.pool import normalize
 
     places = [(row, position) for row, use in enumerate(uses) for position in range(len(use.tokens))]
-    first_uses = {use.sense: row for row, use in reversed(list(enumerate(uses))) if use.word == WORD}
+    first_uses = {use.sense: row for row, use in reversed(list(enumerate(uses))) if use.word == word}
     results = []
     for query in sorted(first_uses.values()):
         by_layer = []
@@ -107,7 +108,7 @@ def _neighbours(uses: list[Use], layers: list[np.ndarray], vectors: np.ndarray, 
             for word_row in np.argsort(-scores, kind="stable"):
                 row, position = places[word_row]
                 # without context all uses of a word are equal, so layer 0 shows only other words
-                is_same = uses[row].tokens[position] == WORD if layer == 0 else (row == query)
+                is_same = uses[row].tokens[position] == word if layer == 0 else (row == query)
                 if not is_same and len(nearest) < k:
                     score = round(float(scores[word_row]), 3)
                     shown = mark_word(uses[row].tokens, position, 4)
@@ -117,20 +118,21 @@ def _neighbours(uses: list[Use], layers: list[np.ndarray], vectors: np.ndarray, 
     return results
 
 
-def _language_model(embedder: Embedder, uses: list[Use], k: int = 8) -> dict[str, Any] | None:
-    """Substitutes of WORD in two contexts, and scores of an ordered and a scrambled sentence; None without softmax."""
+def _language_model(embedder: Embedder, contexts: Contexts, uses: list[Use], k: int = 8) -> dict[str, Any] | None:
+    """Substitutes of a word in two contexts, and scores of a sentence in order and scrambled; None without softmax."""
     from elmo.embed.lm import LanguageModel
 
     if embedder.model.head is None:
         return None
     lm = LanguageModel(embedder)
     substitutes = []
-    for sense in dict.fromkeys(use.sense for use in uses if use.word == WORD):
-        use = next(use for use in uses if (use.word, use.sense) == (WORD, sense))
+    for sense in contexts.words[contexts.shown]:
+        use = next(use for use in uses if (use.word, use.sense) == (contexts.shown, sense))
         words = lm.substitutes(list(use.tokens), use.position, k=k)[0]
         substitutes.append({"sentence": mark_word(use.tokens, use.position, 99), "words": [s.word for s in words]})
     scored = []
-    for scores in lm.scores([ORDERED.split(), SCRAMBLED.split()]):
+    *words, stop = contexts.sentence
+    for scores in lm.scores([[*words, stop], [*words[::-1], stop]]):
         sentence = " ".join(scores.tokens)
         scored.append({"sentence": sentence, "log_prob": scores.log_prob, "perplexity": scores.perplexity})
     return {"substitutes": substitutes, "scores": scored}
@@ -159,10 +161,10 @@ def _draw(path: Path, uses: list[Use], vectors: np.ndarray) -> None:
 
 
 def _print_senses(senses: dict[str, list[dict[str, float]]], shown: list[Use]) -> None:
-    print(f"1  One word, different contexts: {WORD!r}\n")
+    print(f"1  One word, different contexts: {shown[0].word!r}\n")
     for number, use in enumerate(shown, start=1):
         print(f"   {number}  {use.sense:6}  {' '.join(use.tokens)}")
-    num_layers = len(senses[WORD])
+    num_layers = len(senses[shown[0].word])
     print("\n   Mean cosine of two uses of a word, in the same sense / in different senses\n")
     print(f"   {'':8}" + "".join(f"{f'layer {layer}':>16}" for layer in range(num_layers)))
     for word, layers in senses.items():
@@ -193,12 +195,12 @@ def _print_language_model(results: dict[str, Any] | None) -> None:
         print(f"   log-probability {row['log_prob']:8.1f}   perplexity {row['perplexity']:10,.1f}   {row['sentence']}")
 
 
-def _print_map(uses: list[Use], vectors: np.ndarray, path: Path | None) -> None:
+def _print_map(word: str, uses: list[Use], vectors: np.ndarray, path: Path | None) -> None:
     from elmo.charts.word_map import as_text, project_to_plane
 
-    rows = [row for row, use in enumerate(uses) if use.word == WORD]
+    rows = [row for row, use in enumerate(uses) if use.word == word]
     labels = [f"{uses[row].sense}{number}" for number, row in enumerate(rows, start=1)]
-    print(f"\n5  The eight uses of {WORD!r} in the top layer (two principal components)\n")
+    print(f"\n5  The eight uses of {word!r} in the top layer (two principal components)\n")
     for line in as_text(project_to_plane(vectors[-1, rows]), labels):
         print(f"   {line}")
     print(f"\n   All words, all layers: {path}")

@@ -11,23 +11,46 @@ from golden import golden_embedder
 from in_process_cli import run_in_process
 from models_with_head import tiny_with_head
 
-from elmo.analysis.contexts import CONTEXTS, all_uses, sentence_layers, separation, word_vectors
+from elmo.analysis.contexts import languages, read_contexts, sentence_layers, separation, word_vectors
 from elmo.charts.word_map import as_text, project_to_plane, word_map
+from elmo.text.tokenizer_function import make_tokenizer
 from elmo.weights.store import save_store
 
 
-def test_every_word_has_two_senses_of_four_sentences_with_it_once():
-    for word, senses in CONTEXTS.items():
+@pytest.mark.parametrize(("language", "num_words"), [("de", 12), ("en", 6), ("fr", 12)])
+def test_every_word_has_two_senses_of_four_sentences_with_it_once(language, num_words):
+    contexts = read_contexts(language)
+    tokenize = make_tokenizer("default" if language == "en" else "unicode")
+    assert len(contexts.words) == num_words
+    for word, senses in contexts.words.items():
         assert [len(sentences) for sentences in senses.values()] == [4, 4]
         for sentence in (s for sentences in senses.values() for s in sentences):
             assert sentence.split().count(word) == 1, sentence
             assert sentence.endswith(" .")
-    assert len({use.tokens for use in all_uses()}) == 8 * len(CONTEXTS)
+            assert [token.text for token in tokenize(sentence)] == sentence.split()
+    assert len({use.tokens for use in contexts.uses()}) == 8 * num_words
+    assert contexts.shown in contexts.words
+    assert " ".join(contexts.sentence).endswith(" .")
+
+
+def test_language_without_sentences_is_refused(capsys):
+    assert languages() == ["de", "en", "fr"]
+    done = run_in_process(capsys, "demo", "--language", "tlh", "--model", "tiny-random")
+    assert done.returncode == 2
+    assert "Known: de, en, fr." in done.stderr
+
+
+def test_demo_in_another_language(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    done = run_in_process(capsys, "demo", "--model", "tiny-random", "--language", "fr", "--device", "cpu")
+    assert done.returncode == 0, done.stderr
+    assert "different contexts: 'avocat'" in done.stdout
+    assert "\n   côte " in done.stdout
 
 
 def test_vectors_are_the_used_words():
     embedder = golden_embedder("allennlp")
-    uses = all_uses(["bank", "cell"])
+    uses = read_contexts().uses(["bank", "cell"])
     vectors = word_vectors(uses, sentence_layers(embedder, uses))
     assert vectors.shape == (3, 16, embedder.dim)
     expected = embedder.layers([list(uses[5].tokens)])[0][:, uses[5].position]
@@ -91,7 +114,7 @@ def test_demo_with_a_language_model_as_json(capsys, tmp_path, monkeypatch):
     assert done.returncode == 0, done.stderr
     facts = json.loads(done.stdout)
     assert (facts["kind"], facts["command"]) == ("demo", f"elmo demo --model {tmp_path / 'm'} --json")
-    assert set(facts["senses"]) == set(CONTEXTS)
+    assert set(facts["senses"]) == set(read_contexts().words)
     assert facts["senses"]["bank"][0]["within"] == pytest.approx(1.0, abs=1e-3)
     assert [len(query["layers"]) for query in facts["neighbours"]] == [3, 3]
     first = facts["neighbours"][0]["layers"]
