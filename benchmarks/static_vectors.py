@@ -4,7 +4,7 @@
     python benchmarks/static_vectors.py 'text/*.txt.xz' --out static.vec --dim 256 --epochs 2
 
 The package's own sentence splitter and tokenizer write the text to a temporary file with one sentence per line, as in
-`elmo pretrain --tokenizer default`; held-out files (*.heldout.*) are skipped. The result has word2vec's text format (a
+`elmo pretrain --tokenizer NAME`; held-out files (*.heldout.*) are skipped. The result has word2vec's text format (a
 line of counts, then one word and its vector per line), which `elmo probe --vectors` reads. With one worker and a fixed
 seed the vectors are reproducible. Prints the settings and times as one JSON line and writes the same to FILE.json next
 to the vectors.
@@ -31,12 +31,12 @@ def main() -> None:
     matches = sorted({path for pattern in options.text for path in glob.glob(pattern)})
     files = [path for path in matches if ".heldout." not in path]
     word2vec = require_extra("gensim.models.word2vec", "gensim", "gensim")
-    record = {"files": [Path(path).name for path in files], **settings(options)}
+    record = {"files": [Path(path).name for path in files], "tokenizer": options.tokenizer, **settings(options)}
     with tempfile.TemporaryDirectory(dir=options.scratch) as folder:
         text = options.tokens or Path(folder) / "tokens.txt"
         start = time.monotonic()
         if not Path(text).exists():
-            record["sentences"], record["tokens"] = write_tokens(files, Path(text))
+            record["sentences"], record["tokens"] = write_tokens(files, Path(text), options.tokenizer)
         record["tokenise_s"] = round(time.monotonic() - start)
         print(json.dumps(record), file=sys.stderr, flush=True)
         start = time.monotonic()
@@ -49,14 +49,14 @@ def main() -> None:
     print(json.dumps(record))
 
 
-def write_tokens(files: list[str], path: Path) -> tuple[int, int]:
+def write_tokens(files: list[str], path: Path, tokenizer: str) -> tuple[int, int]:
     """Writes one sentence per line; returns the numbers of sentences and tokens."""
     sentences = tokens = 0
     last_report = time.monotonic()
     with open(path, "w", encoding="utf-8", newline="\n") as out:
         for name in files:
             tokenised = "tokenised" in Path(name).name  # already one sentence per line
-            reading = Reading(tokenize="whitespace" if tokenised else "default", specials="escape", errors="replace")
+            reading = Reading(tokenize="whitespace" if tokenised else tokenizer, specials="escape", errors="replace")
             for sentence in read_sentences([name], reading):
                 out.write(" ".join(sentence) + "\n")
                 sentences += 1
@@ -87,6 +87,7 @@ def read_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("text", nargs="+", help="text files or globs; compressed by suffix")
     parser.add_argument("--out", type=Path, required=True, help="the .vec file to write")
+    parser.add_argument("--tokenizer", default="default", help="as in `elmo pretrain`: default, unicode, moses:de ...")
     parser.add_argument("--dim", type=int, default=256)
     parser.add_argument("--epochs", type=int, default=2)
     parser.add_argument("--cbow", action="store_true", help="use CBOW: several times faster, worse on rare words")

@@ -131,8 +131,8 @@ def _language_model(embedder: Embedder, contexts: Contexts, uses: list[Use], k: 
         words = lm.substitutes(list(use.tokens), use.position, k=k)[0]
         substitutes.append({"sentence": mark_word(use.tokens, use.position, 99), "words": [s.word for s in words]})
     scored = []
-    *words, stop = contexts.sentence
-    for scores in lm.scores([[*words, stop], [*words[::-1], stop]]):
+    *tokens, stop = contexts.sentence
+    for scores in lm.scores([[*tokens, stop], [*tokens[::-1], stop]]):
         sentence = " ".join(scores.tokens)
         scored.append({"sentence": sentence, "log_prob": scores.log_prob, "perplexity": scores.perplexity})
     return {"substitutes": substitutes, "scores": scored}
