@@ -42,7 +42,9 @@ def run(
     temperature: Temperature = None,
     out: RunFolder = Path("run"),
     config: ConfigFile = None,
-    preset: Annotated[str | None, typer.Option(help="Model size: tiny, small, medium or original.")] = None,
+    preset: Annotated[
+        str | None, typer.Option(help="Model size: tiny, small, medium or original. Default: small.")
+    ] = None,
     recipe: Annotated[
         str | None, typer.Option(help="Training settings: modern, or paper (those of the reference code).")
     ] = None,
@@ -59,6 +61,13 @@ def run(
         str | None, typer.Option(help="Vocabulary file. Default: the most frequent words of the text.")
     ] = None,
     words: Annotated[bool, typer.Option("--words", help="Use word embeddings as input instead of characters.")] = False,
+    max_chars: Annotated[
+        int | None,
+        typer.Option(
+            help="Characters (bytes) per word that the model reads, including two boundary marks; longer words are cut. "
+            "Default: 50."
+        ),
+    ] = None,
     epochs: Annotated[float | None, typer.Option(help="Number of passes over the text. Default: 10.")] = None,
     max_steps: Annotated[int | None, typer.Option(help="Number of updates; replaces --epochs.")] = None,
     max_tokens: Annotated[int | None, typer.Option(help="Stop after this number of training tokens.")] = None,
@@ -101,6 +110,9 @@ def run(
     flags["train"] = {"max_tokens": max_tokens, "seed": seed, "rows": rows, "precision": precision, "device": device}
     flags["train"] |= run_length(epochs, max_steps, stop_after)
     flags["optim"] = {"lr": lr}
+    if words and max_chars is not None:
+        raise ConfigError("--max-chars cannot be given with --words, which reads no characters.", "Leave one out.")
+    flags["model"] = {"chars": {"max_chars": max_chars}}
     changes = [drop_unset(**flags), *map(parse_assignment, set_ or ())]
     names_text = any(layer.get("data", {}).get(key) for layer in changes for key in ("files", "languages"))
     continued = config is None and not names_text

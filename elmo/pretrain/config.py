@@ -114,6 +114,12 @@ class RunConfig:
     def __post_init__(self) -> None:
         if self.objective.tied and self.model.words is None:
             raise ConfigError("A tied softmax needs word input; this model reads characters.", "Set tied = false.")
+        chars, given = self.model.chars, self.data.max_chars
+        if chars is not None and given not in (chars.max_chars, PrepareConfig.max_chars):
+            raise ConfigError(
+                f"data.max_chars is {given}, but the model reads {chars.max_chars} characters per word.",
+                "Set model.chars.max_chars alone (`elmo pretrain --max-chars`); the text is prepared for it.",
+            )
 
 
 RECIPES: dict[str, dict[str, dict[str, Any]]] = {

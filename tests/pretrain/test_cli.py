@@ -14,6 +14,7 @@ from tiny_run import command, records, write_text
 
 import elmo
 from elmo.pretrain.config import make_config
+from elmo.pretrain.data.prepared import open_prepared
 from elmo.settings import read_toml
 
 SENTENCES = [["w1", "w10", "unheard-of"], ["w3"]]
@@ -69,6 +70,15 @@ def test_the_saved_config_repeats_the_run(text: Path, tmp_path: Path, capsys: py
     assert (first / "config.toml").read_text() == (second / "config.toml").read_text()
 
 
+def test_number_of_characters_that_the_model_reads(text: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    done = run_in_process(capsys, *arguments(text, tmp_path / "run", "--max-chars", "23", "--max-steps", "2"))
+    assert done.returncode == 0, done.stderr
+    chars = elmo.load(str(tmp_path / "run"), device="cpu").model.config.chars
+    assert chars is not None
+    assert chars.max_chars == 23
+    assert open_prepared(tmp_path / "run" / "data").max_chars == 23
+
+
 def test_words_and_a_tied_softmax(text: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     out = tmp_path / "run"
     more = ["--words", "--set", "objective.tied=true", "--set", "objective.softmax=full", "--max-steps", "4"]
@@ -99,6 +109,7 @@ def test_dry_run_prints_an_estimate_and_writes_nothing(
         (["--rows", "0"], "train.rows is 0"),
         (["--device", "abacus"], "abacus"),
         (["--set", "objective.tied=true"], "tied"),
+        (["--words", "--max-chars", "60"], "--max-chars cannot be given with --words"),
         (["--config", "missing.toml"], "missing.toml"),
     ],
 )

@@ -85,6 +85,7 @@ def test_words_replace_characters_at_the_models_width() -> None:
         ({"objective": {"softmax": "half"}}, "'half'", ""),
         ({"objective": {"dropout": 1.0}}, "1.0", ""),
         ({"objective": {"tied": True}}, "tied", ""),
+        ({"data": {"max_chars": 60}}, "data.max_chars is 60, but the model reads 50", "--max-chars"),
         ({"optim": {"lr": "abc"}}, "optim.lr is 'abc'; expected a number above 0.", ""),
         ({"optim": {"beta1": "x"}}, "optim.beta1 is 'x'; expected a number from 0 to below 1.", ""),
         ({"optim": {"name": "adam"}}, "optim.name is 'adam'; expected one of ", "'adamw'"),

@@ -25,6 +25,7 @@ from elmo.pretrain.data.vocabulary import MIN_ORDER_SCORE, WordCounts, choose_wo
 from elmo.text.vocab import BOS, EOS, UNK, Vocabulary
 
 SAMPLE_BYTES = 32 << 20  # of text are checked before it is prepared
+RAW_TEXT = "use --tokenizer default (English) or unicode (any language)"
 MAX_TRUNCATED_SHARE = 0.001  # of the words may be longer than the suggested max_chars
 MAX_MEAN_LENGTH = 500  # tokens per sentence; with more, the lines are probably not sentences
 
@@ -207,22 +208,20 @@ def _warnings(report: CorpusReport, all_stats: Sequence[ChunkStats], max_chars: 
     if report.cut_share > MAX_TRUNCATED_SHARE:
         yield (
             f"{report.cut_share:.1%} of the words are longer than {max_chars - 2} bytes and are cut there: "
-            f"use --max-chars {report.suggested_max_chars}."
+            f"a model that is trained with --max-chars {report.suggested_max_chars} reads them whole."
         )
     if report.bytes_per_word > 30 and report.num_tokens:
         yield "The words are very long: split text of a script without spaces into words first."
     if report.upper_share is not None and report.upper_share < 0.001 and report.num_tokens >= 50:
         yield "No word has a capital letter: a model of lower-cased text works badly on cased text."
     if report.glued_share > 0.02:
-        advice = "use --tokenizer default" if reading.tokenize is None else "try another tokenizer"
+        advice = RAW_TEXT if reading.tokenize is None else "try another tokenizer"
         yield f"{report.glued_share:.1%} of the words end in a comma or stop: the text looks untokenised; {advice}."
     num_wrapped = sum(stats.num_wrapped for stats in all_stats)
     if reading.tokenize is not None and num_wrapped > 0.5 * max(1, report.num_lines - report.num_blank):
         yield "Most lines end in the middle of a sentence: put each paragraph on one line."
     if report.num_tokens > MAX_MEAN_LENGTH * max(1, report.num_sentences):
-        yield (
-            "Sentences have hundreds of words: one sentence per line is expected, or --tokenizer default for raw text."
-        )
+        yield f"Sentences have hundreds of words: one sentence per line is expected; for raw text {RAW_TEXT}."
     if num_replaced := sum(stats.num_replaced for stats in all_stats):
         yield f"{num_replaced:,} characters are U+FFFD, which marks text that was decoded wrongly."
     if report.num_blank > report.num_lines / 2:
