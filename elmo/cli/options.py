@@ -66,9 +66,7 @@ Temperature = Annotated[
 ]
 TEXT_FILES = "files, globs or folders (.txt files; .gz .bz2 .xz .zst too)"
 StopAfter = Annotated[str | None, typer.Option(help="Stop after this time and save a checkpoint: 90s, 30m, 2h.")]
-Rows = Annotated[
-    int | None, typer.Option(help="Batch size: number of rows of continuous text per update. Default: 128.")
-]
+Rows = Annotated[int | None, typer.Option(help="Batch size: rows of continuous text per update. Default: 128.")]
 Precision = Annotated[
     str | None,
     typer.Option(

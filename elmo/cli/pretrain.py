@@ -42,9 +42,7 @@ def run(
     temperature: Temperature = None,
     out: RunFolder = Path("run"),
     config: ConfigFile = None,
-    preset: Annotated[
-        str | None, typer.Option(help="Model size: tiny, small, medium or original. Default: small.")
-    ] = None,
+    preset: Annotated[str | None, typer.Option(help="Size: tiny, small, medium or original. Default: small.")] = None,
     recipe: Annotated[
         str | None, typer.Option(help="Training settings: modern, or paper (those of the reference code).")
     ] = None,
@@ -64,7 +62,7 @@ def run(
     max_chars: Annotated[
         int | None,
         typer.Option(
-            help="Characters (bytes) per word that the model reads, including two boundary marks; longer words are cut. "
+            help="Characters (bytes) per word that the model reads, including two boundary marks; the rest is cut. "
             "Default: 50."
         ),
     ] = None,

@@ -71,7 +71,8 @@ def test_the_saved_config_repeats_the_run(text: Path, tmp_path: Path, capsys: py
 
 
 def test_number_of_characters_that_the_model_reads(text: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
-    done = run_in_process(capsys, *arguments(text, tmp_path / "run", "--max-chars", "23", "--max-steps", "2"))
+    run_settings = ("--preset", "tiny", "--rows", "2", "--max-steps", "1", "--max-chars", "23", "--device", "cpu")
+    done = run_in_process(capsys, "pretrain", str(text), "--out", str(tmp_path / "run"), *run_settings)
     assert done.returncode == 0, done.stderr
     chars = elmo.load(str(tmp_path / "run"), device="cpu").model.config.chars
     assert chars is not None
