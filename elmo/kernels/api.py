@@ -243,7 +243,7 @@ def _warn_unsupported(op: str, device: str, dtype: str, reason: str) -> None:
 
 
 def _load_native(choice: str, dtype: str) -> Implementation | None:
-    if choice == "torch" or not _has_native(choice, dtype):
+    if not _has_native(choice, dtype):
         return None
     from elmo.kernels.cpu.native import NativeBiLM
 
@@ -251,7 +251,7 @@ def _load_native(choice: str, dtype: str) -> Implementation | None:
 
 
 def _load_native_softmax(choice: str, dtype: str) -> Implementation | None:
-    if choice == "torch" or not _has_native(choice, dtype):
+    if not _has_native(choice, dtype):
         return None
     from elmo.kernels.cpu.train_softmax import softmax_losses, supports
 
@@ -259,7 +259,7 @@ def _load_native_softmax(choice: str, dtype: str) -> Implementation | None:
 
 
 def _load_newton_schulz(choice: str, dtype: str) -> Implementation | None:
-    if choice == "torch" or not _has_native(choice, dtype):
+    if not _has_native(choice, dtype):
         return None
     from elmo.kernels.cpu.newton_schulz import iterate
 
@@ -269,6 +269,8 @@ def _load_newton_schulz(choice: str, dtype: str) -> Implementation | None:
 @functools.cache  # by choice and dtype: a compilation that fails is tried and logged once
 def _has_native(choice: str, dtype: str) -> bool:
     """Whether the compiled kernels for the CPU have products in this dtype; compiles them if necessary."""
+    if choice == "torch":
+        return False
     from elmo.kernels.cpu.abi import has_dtype
 
     try:
@@ -282,7 +284,7 @@ def _has_native(choice: str, dtype: str) -> bool:
 
 
 def _load_stacks(choice: str, dtype: str) -> Implementation | None:
-    if choice == "torch" or not _has_native(choice, dtype):
+    if not _has_native(choice, dtype):
         return None
     from elmo.kernels.cpu.train_lstm import TrainStacks
 
@@ -290,7 +292,7 @@ def _load_stacks(choice: str, dtype: str) -> Implementation | None:
 
 
 def _load_encoder(choice: str, dtype: str) -> Implementation | None:
-    return None if choice == "torch" or not _has_native(choice, dtype) else _make_encoder(choice, dtype)
+    return None if not _has_native(choice, dtype) else _make_encoder(choice, dtype)
 
 
 @functools.cache  # by choice and dtype: the object keeps its memory from step to step

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import gc
+import os
+import subprocess
+import sys
 
+import pytest
 import torch
 
 from elmo.kernels.cpu.gradient_memory import SMALLEST, GradientMemory
@@ -47,6 +51,23 @@ def test_a_parameter_keeps_the_memory_of_its_gradient() -> None:
         assert (parameter.grad == 2).all()
         addresses.append(parameter.grad.data_ptr())
     assert len(set(addresses)) == 1
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+def test_memory_is_not_shared_with_a_forked_process() -> None:
+    code = """
+import os, torch
+from elmo.kernels.cpu.gradient_memory import SMALLEST, GradientMemory
+tensor = GradientMemory().empty_like(torch.empty(SMALLEST)).fill_(1.0)
+child = os.fork()
+if child == 0:
+    tensor.numpy()[:] = 2.0
+    os._exit(0)
+os.waitpid(child, 0)
+print(float(tensor.min()), float(tensor.max()))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
+    assert done.stdout.split() == ["1.0", "1.0"], done.stderr
 
 
 def test_small_tensors_and_tensors_after_the_object_stay_valid() -> None:

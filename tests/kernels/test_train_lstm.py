@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+
 import pytest
 import torch
 from compiled_kernels import needs_kernels, num_threads
@@ -141,6 +144,24 @@ def test_a_tape_that_served_another_shape_gives_the_same_bits() -> None:
     run(runner, *random_case((24, 41, 2, 30, 11, 2), 6))
     small = random_case((24, 41, 2, 3, 5, 2), 7)
     assert all(torch.equal(a, b) for a, b in zip(run(runner, *small), run(TrainStacks(), *small), strict=True))
+
+
+@pytest.mark.parametrize("context", [torch.inference_mode, torch.no_grad])
+def test_tape_is_free_at_once_without_gradients(context: Callable[[], AbstractContextManager[None]]) -> None:
+    runner = TrainStacks()
+    model, x, state, fresh, _ = random_case((8, 12, 1, 3, 4, 2), 8)
+    assert all(parameter.requires_grad for parameter in model.parameters())
+    with context():
+        for _ in range(2):
+            runner(model.stacks, x, state, fresh, 0.0)
+            assert len(runner._tapes) == 1
+
+
+def test_weights_of_another_dtype_are_refused() -> None:
+    model = random_case((8, 12, 1, 3, 4, 2), 8)[0]
+    assert TrainStacks.supports(model) is None
+    model.stacks.bfloat16()
+    assert "float32" in (TrainStacks.supports(model) or "")
 
 
 def test_a_second_backward_pass_is_an_error() -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import math
+import weakref
 from dataclasses import dataclass
 
 import numpy as np
@@ -241,6 +243,22 @@ def test_frozen_head_gets_no_gradient() -> None:
     assert hidden.grad is not None
     assert torch.equal(hidden.grad, expected)
     assert case.head.weight.grad is None
+
+
+def test_memory_of_a_step_is_freed_with_its_losses() -> None:
+    """Without the garbage collector, which may run much later: a full softmax has hundreds of megabytes."""
+    case = make_case(50, 8, 10, 0)
+    hidden = case.hidden.clone().requires_grad_()
+    gc.disable()
+    try:
+        losses = fused_losses(case, hidden)
+        assert losses.grad_fn is not None
+        gradient = weakref.ref(losses.grad_fn.tensors["d_rows"])  # type: ignore[attr-defined]  # our own attribute
+        losses.sum().backward()
+        del losses
+        assert gradient() is None
+    finally:
+        gc.enable()
 
 
 @pytest.mark.parametrize("choice", ["off", "torch"])

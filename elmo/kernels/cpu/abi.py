@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import ctypes
+import math
 import threading
 from collections.abc import Callable
 from ctypes import POINTER, Structure, c_float, c_int, c_int64, c_void_p
@@ -139,9 +140,14 @@ def call(function: Callable[..., int], task: Task | Words, num_rows: int, *owner
     check(statuses[0] if statuses else 3)
 
 
+def clip_limit(clip: float | None) -> float:
+    """The limit of values as the library takes it: infinity for None, which does not clip."""
+    return math.inf if clip is None else clip
+
+
 def check(status: int) -> None:
     """Raises the exception for a status that the library returned."""
     if status == OUT_OF_RANGE:
-        raise IndexError("ids that the model does not have")
+        raise IndexError("ids that the model does not have, an id that is given twice, or sizes that do not fit")
     if status:
         raise MemoryError(STATUS[1]) if status == 1 else RuntimeError(f"the CPU kernels stopped: {STATUS[status]}")

@@ -7,6 +7,7 @@ of the same size, and it lies on huge pages where the system has them.
 
 from __future__ import annotations
 
+import contextlib
 import math
 import mmap
 import weakref
@@ -38,7 +39,11 @@ class GradientMemory:
 
 
 def _new_pages(num_bytes: int) -> mmap.mmap:
-    pages = mmap.mmap(-1, num_bytes)
+    if not hasattr(mmap, "MAP_PRIVATE"):  # Windows
+        return mmap.mmap(-1, num_bytes)
+    # private: pages are not shared with a forked process, and huge pages are those of ordinary memory
+    pages = mmap.mmap(-1, num_bytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     if hasattr(mmap, "MADV_HUGEPAGE"):
-        pages.madvise(mmap.MADV_HUGEPAGE)
+        with contextlib.suppress(OSError):  # a kernel without them
+            pages.madvise(mmap.MADV_HUGEPAGE)
     return pages

@@ -7,7 +7,6 @@ of the other rows and of the number of threads.
 
 from __future__ import annotations
 
-import math
 from ctypes import c_void_p
 from typing import Any
 
@@ -23,6 +22,7 @@ from elmo.kernels.cpu.abi import (
     Task,
     Words,
     call,
+    clip_limit,
     floats,
     has_dtype,
     load,
@@ -67,7 +67,8 @@ class NativeBiLM:
         self._stacks = Task(
             layers=self._layers, num_directions=self._directions, num_layers=self._lstm.num_layers,
             proj_dim=self._lstm.proj_dim, cell_dim=self._lstm.cell_dim, dtype=DTYPES[self.dtype],
-            cell_clip=_limit(self._lstm.cell_clip), proj_clip=_limit(self._lstm.proj_clip), skip=self._lstm.skip,
+            cell_clip=clip_limit(self._lstm.cell_clip), proj_clip=clip_limit(self._lstm.proj_clip),
+            skip=self._lstm.skip,
             initial_h=self._zero.h.ctypes.data, initial_c=self._zero.c.ctypes.data, initial_rows=1, num_slots=NUM_SLOTS,
         )  # fmt: skip
         self._pack_encoder(self.model.token_encoder)
@@ -219,7 +220,3 @@ class NativeBiLM:
     def _zero_states(self, num_sentences: int) -> StateArrays:
         # sentences without tokens keep these zeros
         return StateArrays(*(np.repeat(part, num_sentences, axis=2) for part in (self._zero.h, self._zero.c)))
-
-
-def _limit(clip: float | None) -> float:
-    return math.inf if clip is None else clip

@@ -71,7 +71,10 @@ class TrainingEncoder:
         out = torch.empty(len(ids), task.out_dim)
         task.features, task.out = features.data_ptr(), out.data_ptr()
         free = self._free.setdefault(network, [])
-        workspace = free.pop() if free else Workspace(self._library)
+        try:
+            workspace = free.pop()
+        except IndexError:
+            workspace = Workspace(self._library)
         try:
             self._call(self._library.elmo_train_encoder_forward, task, workspace)
         except IndexError as error:

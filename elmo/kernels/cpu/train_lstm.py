@@ -7,14 +7,14 @@ of the library. It is reused after its backward pass, because new memory of this
 from __future__ import annotations
 
 import ctypes
-import math
 from ctypes import POINTER, Structure, c_float, c_int64, c_void_p
 from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 
-from elmo.kernels.cpu.abi import DTYPES, check, load
+from elmo.kernels.cpu.abi import DTYPES, check, clip_limit, load
 from elmo.kernels.cpu.gradient_memory import GradientMemory
 from elmo.model.bilm import BiLM
 from elmo.model.lstm import LSTMStack, ProjectedLSTM, State
@@ -52,6 +52,8 @@ class TrainStacks:
         layers = [layer for stack in model.stacks for layer in cast(LSTMStack, stack).layers]
         if any(cast(ProjectedLSTM, layer).projection is None for layer in layers):
             return "the compiled training kernels need LSTM layers with a projection, and this model has none"
+        if any(parameter.dtype != torch.float32 for parameter in model.stacks.parameters()):
+            return "the compiled kernels train weights in float32, and this model has others"
         return None
 
     def __call__(
@@ -89,17 +91,22 @@ class TrainStacks:
         call = StackCall(
             num_directions=num_directions, num_layers=len(modules) // num_directions, num_steps=num_steps,
             num_rows=num_rows, proj_dim=proj_dim, cell_dim=state.c.shape[-1], dtype=DTYPES[self.dtype],
-            cell_clip=_limit(first.cell_clip), proj_clip=_limit(first.proj_clip), forget_bias=first.forget_bias,
+            cell_clip=clip_limit(first.cell_clip), proj_clip=clip_limit(first.proj_clip), forget_bias=first.forget_bias,
             skip=skip,
         )  # fmt: skip
         resets = None if resets is None else resets.to(torch.uint8).contiguous()
+        needs_tape = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in (x, *weights))
         run: Any = _Run.apply
-        out, h, c = run(self, call, resets, factors, x.float(), state.h.float(), state.c.float(), *weights)
+        tensors = x.float(), state.h.float(), state.c.float(), *weights
+        out, h, c = run(self, call, needs_tape, resets, factors, *tensors)
         return out.to(x.dtype), State(h.to(state.h.dtype), c.to(state.c.dtype))
 
     def take_tape(self, call: StackCall) -> _Tape:
         """A tape that is not in use."""
-        return self._tapes.pop() if self._tapes else _Tape(call)
+        try:
+            return self._tapes.pop()
+        except IndexError:
+            return _Tape(call)
 
     def give_back(self, tape: _Tape) -> None:
         """Makes a tape available for the next call."""
@@ -133,7 +140,7 @@ class _Tape:
 class _Run(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, owner: TrainStacks, call: StackCall, resets: Tensor | None, mask: Tensor | None,
+        ctx: Any, owner: TrainStacks, call: StackCall, needs_tape: bool, resets: Tensor | None, mask: Tensor | None,
         x: Tensor, h: Tensor, c: Tensor, *weights: Tensor,
     ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
         x, h, c = x.contiguous(), h.contiguous(), c.contiguous()
@@ -151,12 +158,13 @@ class _Run(torch.autograd.Function):
         ctx.owner, ctx.call, ctx.tape, ctx.tensors = owner, call, tape, (resets, mask)
         ctx.save_for_backward(*weights)
         ctx.mark_non_differentiable(final_h, final_c)
-        if not any(ctx.needs_input_grad):
+        if not needs_tape:  # not ctx.needs_input_grad, which is also true in inference mode
             ctx.tape = None
             owner.give_back(tape)
         return layers, final_h, final_c
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         tape, call = ctx.tape, ctx.call
         if tape is None:
@@ -172,7 +180,7 @@ class _Run(torch.autograd.Function):
         call.num_threads = torch.get_num_threads()
         tape.backward(call)
         ctx.owner.give_back(tape)
-        return None, None, None, None, d_x, None, None, *d_weights
+        return None, None, None, None, None, d_x, None, None, *d_weights
 
 
 def _pointers(tensors: tuple[Tensor, ...]) -> list[Any]:
@@ -192,7 +200,3 @@ def _drop(x: Tensor, dropout: float, num_layers: int) -> tuple[Tensor, Tensor | 
         for _ in range(num_layers - 1):
             factors.append(nn.functional.dropout(x.new_ones(row.shape, dtype=torch.float32), dropout).transpose(0, 1))
     return torch.stack(inputs), torch.stack(factors).unflatten(0, (len(x), -1)) if factors else None
-
-
-def _limit(clip: float | None) -> float:
-    return math.inf if clip is None else clip

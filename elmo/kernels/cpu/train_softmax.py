@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from elmo.kernels.cpu.abi import DTYPES, check, floats, load
 from elmo.model.bilm import BiLM
@@ -103,11 +104,13 @@ class _Softmax(torch.autograd.Function):
             num_threads=torch.get_num_threads(), **_pointers(inputs), **_pointers(results),
         )  # fmt: skip
         check(library.elmo_softmax(ctypes.byref(ctx.task)))
+        losses = results.pop("losses")  # the result must not refer to itself through ctx, or only gc frees all of this
         ctx.tensors = inputs | results  # the task points to their memory
         ctx.hidden_dtype = hidden.dtype
-        return results["losses"]
+        return losses
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         scales = floats(grads[0])  # (R,)
         weight, d_hidden = ctx.tensors["weight"], ctx.tensors["d_hidden"]

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 
 from elmo.kernels.api import SampledCrossEntropy, SoftmaxLosses
 from elmo.model.head import AdaptiveHead, SoftmaxHead
@@ -106,6 +107,7 @@ class _FullSoftmax(torch.autograd.Function):
         return total / N
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         scale = grads[0] / ctx.count
         d_hidden, d_weight, d_bias = ctx.saved_tensors
