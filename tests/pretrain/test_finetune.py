@@ -15,8 +15,9 @@ import elmo
 from elmo.embed.lm import LanguageModel
 from elmo.errors import ConfigError
 from elmo.model.head import SoftmaxHead
+from elmo.pretrain.adaptation import adapt_model, adapt_vocabulary
 from elmo.pretrain.config import RunConfig
-from elmo.pretrain.finetune import adapt_model, adapt_vocabulary, finetune
+from elmo.pretrain.finetune import finetune
 from elmo.pretrain.job import pretrain
 from elmo.text.vocab import Vocabulary
 from elmo.weights.convert import drop_head
