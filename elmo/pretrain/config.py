@@ -19,6 +19,7 @@ from elmo.pretrain.data.sentence_order import SHUFFLE_WINDOW
 from elmo.settings import above, at_least, check_fields, format_toml, merge, one_of, parse_settings
 
 CONFIG_FILE = "config.toml"  # in the folder of a run
+MAX_HEAD_ONLY_STEPS = 500  # by default
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,7 +86,7 @@ class TrainConfig:
     patience: Annotated[int, at_least(1)] | None = None  # validations without improvement before the run stops
     precision: Annotated[str, one_of("auto", "float32", "bfloat16")] = "auto"  # of products; auto: bfloat16 on CUDA
     device: str = "auto"
-    head_only_steps: Annotated[int, at_least(0)] = 0  # first steps in which only a new softmax is trained
+    head_only_steps: Annotated[int, at_least(-1)] = -1  # first steps that train the softmax alone; -1: by default
     max_bad_steps: Annotated[int, at_least(1)] = 10  # consecutive steps with non-finite gradients before the run fails
     spike_threshold: Annotated[float, above(0)] | None = 0.5  # rise of the smoothed loss, in nats; None: guard is off
     max_rollbacks: Annotated[int, at_least(0)] = 4  # returns to a checkpoint, each with half the rate, before it fails
@@ -180,6 +181,16 @@ def model_config_for_vocab(config: RunConfig, vocab_size: int) -> BiLMConfig:
 def num_steps(train: TrainConfig, positions_per_epoch: int) -> int:
     """The number of steps of a run: that of the config, or as many as its epochs take."""
     return train.max_steps or max(1, round(train.epochs * positions_per_epoch / (train.rows * train.steps)))
+
+
+def head_only_steps(train: TrainConfig, num_steps: int, *, new_softmax: bool) -> int:
+    """The number of first steps that train the softmax alone: that of the config, or the default.
+
+    By default a new softmax, whose weights are random, gets a tenth of the run and at most 500 steps; any other gets 0.
+    """
+    if train.head_only_steps >= 0:
+        return train.head_only_steps
+    return min(MAX_HEAD_ONLY_STEPS, num_steps // 10) if new_softmax else 0
 
 
 def resolve_precision(train: TrainConfig, device: str) -> str:

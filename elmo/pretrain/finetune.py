@@ -18,14 +18,16 @@ from elmo.errors import ConfigError
 from elmo.files import atomic_file, read_json
 from elmo.model.bilm import BiLM
 from elmo.pretrain.adaptation import Coverage, adapt_model, adapt_vocabulary
-from elmo.pretrain.config import CONFIG_FILE, RunConfig, write_config
+from elmo.pretrain.config import CONFIG_FILE, RunConfig, make_config, write_config
 from elmo.pretrain.continued import INITIAL_FILE, VOCAB_FILE, read_initial
 from elmo.pretrain.data.sources import find_sources
 from elmo.pretrain.data.vocabulary import read_vocabulary
+from elmo.pretrain.duration import first_step
 from elmo.pretrain.file_perplexity import file_perplexity
 from elmo.pretrain.job import JobResult, pretrain
 from elmo.records import make_record, write_json, write_record
 from elmo.schema import NUMBER, check_shape
+from elmo.settings import read_toml
 from elmo.weights.model_parts import ModelParts
 from elmo.weights.word_list import write_words
 
@@ -79,8 +81,8 @@ def finetune(
     model = adapt_model(parts, vocab, choose_device(config.train.device))
     new_softmax = parts.config.head is None
     head_only_steps = config.train.head_only_steps
-    if new_softmax and not head_only_steps:
-        head_only_steps = _default_head_only_steps(config)
+    if head_only_steps < 0:  # not given
+        head_only_steps = _recorded_head_only_steps(out)
     config = replace(
         config,
         model=replace(parts.config, head=None),
@@ -104,6 +106,7 @@ def finetune(
         config,
         out,
         initial=model,
+        new_softmax=new_softmax,
         continued=continued,
         num_workers=num_workers,
         strict_resume=strict_resume,
@@ -144,6 +147,7 @@ def _heldout_perplexity(
     return file_perplexity(model, vocab, files, reading, num_workers=num_workers, show_progress=show_progress)
 
 
-def _default_head_only_steps(config: RunConfig) -> int:
-    """The number of steps for which only a new softmax is trained: a tenth of the run if its length is set."""
-    return max(1, config.train.max_steps // 10) if config.train.max_steps else 500
+def _recorded_head_only_steps(out: Path) -> int:
+    """The number with which a run that has a checkpoint in `out` was started; for a new run, the default."""
+    recorded = read_toml(out / CONFIG_FILE) if first_step(out) and (out / CONFIG_FILE).exists() else {}
+    return make_config(recorded).train.head_only_steps

@@ -27,7 +27,15 @@ from elmo.errors import ConfigError, DataError
 from elmo.files import read_json
 from elmo.model.bilm import BiLM
 from elmo.model.config import BiLMConfig, num_parameters
-from elmo.pretrain.config import RunConfig, model_config_for_vocab, num_steps, resolve_precision, write_config
+from elmo.pretrain.config import (
+    RunConfig,
+    TrainConfig,
+    head_only_steps,
+    model_config_for_vocab,
+    num_steps,
+    resolve_precision,
+    write_config,
+)
 from elmo.pretrain.data.preflight import preflight_warnings
 from elmo.pretrain.data.prepare import prepare
 from elmo.pretrain.data.prepared import PreparedData, open_prepared
@@ -69,6 +77,7 @@ def pretrain(
     out: Path,
     *,
     initial: BiLM | None = None,
+    new_softmax: bool = False,
     continued: bool = False,
     num_workers: int | None = None,
     strict_resume: bool = False,
@@ -78,9 +87,10 @@ def pretrain(
 ) -> JobResult:
     """Starts or continues the run in the folder `out`.
 
-    `initial`: a model whose weights the run starts from, instead of random weights. `about` is added to the metadata of
-    the exported model. `continued`: the run goes on with the text that its folder holds, and the text files are not
-    looked at. `say` receives status lines. `show_progress`: see `Progress`.
+    `initial`: a model whose weights the run starts from, instead of random weights; with `new_softmax` those of its
+    softmax are random. `about` is added to the metadata of the exported model. `continued`: the run goes on with the
+    text that its folder holds, and the text files are not looked at. `say` receives status lines. `show_progress`: see
+    `Progress`.
     """
     with distributed.join_processes(choose_device(config.train.device)) as device, lock_run_folder(out):
         if distributed.rank() != 0:
@@ -88,8 +98,11 @@ def pretrain(
         _check_rows(config)
         data = _prepare_or_open(config, out, continued, num_workers, say, show_progress)
         model_config = model_config_for(config, data)
-        config = resolve_settings(replace(config, model=replace(model_config, head=None)), data, device)
+        config = replace(config, model=replace(model_config, head=None))
+        config = resolve_settings(config, data, device, new_softmax=new_softmax)
         say(_describe_run(config, model_config, data, device))
+        if line := _describe_head_only_steps(config.train):
+            say(line)
         with freed_memory_kept(device):
             _say_duration(config, prepared_size(data), device, out, say, is_finetuning=initial is not None)
             model = _initial_model(model_config, config, initial).to(device)
@@ -117,10 +130,16 @@ def pretrain(
         return JobResult(result, out / "model", report)
 
 
-def resolve_settings(config: RunConfig, data: PreparedData, device: str) -> RunConfig:
-    """The config with the settings that depend on text and device filled in: the number of steps and the precision."""
-    steps, precision = num_steps(config.train, data.train.num_positions), resolve_precision(config.train, device)
-    return replace(config, train=replace(config.train, max_steps=steps, precision=precision))
+def resolve_settings(config: RunConfig, data: PreparedData, device: str, *, new_softmax: bool = False) -> RunConfig:
+    """The config with the settings that depend on text, device and softmax filled in."""
+    train = config.train
+    train = replace(
+        train,
+        max_steps=num_steps(train, data.train.num_positions),
+        precision=resolve_precision(train, device),
+        head_only_steps=head_only_steps(train, last_step(config, prepared_size(data)), new_softmax=new_softmax),
+    )
+    return replace(config, train=train)
 
 
 def model_config_for(config: RunConfig, data: PreparedData) -> BiLMConfig:
@@ -266,3 +285,11 @@ def _describe_run(config: RunConfig, model: BiLMConfig, data: PreparedData, devi
         f"{data.heldout.num_tokens:,} held out; {train.max_steps:,} steps of {train.rows} x {train.steps} tokens "
         f"on {device}, {train.precision}; recipe {config.recipe}"
     )
+
+
+def _describe_head_only_steps(train: TrainConfig) -> str:
+    """How many steps train the softmax alone; empty if none does."""
+    alone, hint = train.head_only_steps, "(train.head_only_steps)"
+    if alone >= train.max_steps:
+        return f"warning: all {train.max_steps:,} steps train the softmax alone {hint}; the vectors will not change"
+    return f"the first {alone:,} of {train.max_steps:,} steps train the softmax alone {hint}" if alone else ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,9 +17,11 @@ from elmo.embed.lm import LanguageModel
 from elmo.errors import ConfigError
 from elmo.model.head import SoftmaxHead
 from elmo.pretrain.adaptation import adapt_model, adapt_vocabulary
-from elmo.pretrain.config import RunConfig
+from elmo.pretrain.config import RunConfig, TrainConfig, head_only_steps
+from elmo.pretrain.continued import continued_config
 from elmo.pretrain.finetune import finetune
 from elmo.pretrain.job import pretrain
+from elmo.settings import read_toml
 from elmo.text.vocab import Vocabulary
 from elmo.weights.convert import drop_head
 from elmo.weights.model_parts import ModelParts, build
@@ -115,9 +118,50 @@ def test_a_new_softmax_is_trained_alone_first(workspace: Path, tmp_path: Path) -
     assert result.model is not None
     tuned = read_store(result.model)
     torch.testing.assert_close(tuned.tensors["stacks.0.layers.0.kernel"], kernel, atol=0, rtol=0)
-    result, _ = finetune(parts, domain_run(workspace, max_steps=20), tmp_path / "b", num_workers=1)
+
+
+@pytest.mark.parametrize(
+    ("train", "num_alone"),
+    [
+        ({"max_steps": 20}, 2),
+        ({"max_steps": 0, "epochs": 0.2}, 2),  # 27 steps
+        ({"max_steps": 400, "max_tokens": 20 * 20}, 2),  # 20 tokens per step
+        ({"max_steps": 1}, 0),
+        ({"max_steps": 20, "head_only_steps": 0}, 0),
+    ],
+    ids=str,
+)
+def test_a_new_softmax_is_trained_alone_for_a_tenth_of_the_run_unless_a_setting_says_otherwise(
+    train: dict[str, Any], num_alone: int, workspace: Path, tmp_path: Path
+) -> None:
+    parts, lines = drop_head(read_store(workspace / "run" / "model")), list[str]()
+    result, _ = finetune(parts, domain_run(workspace, **train), tmp_path, num_workers=1, say=lines.append)
+    assert read_toml(tmp_path / "config.toml")["train"]["head_only_steps"] == num_alone
+    alone = [line for line in lines if "train the softmax alone" in line]
+    assert [line.startswith(f"the first {num_alone} of ") for line in alone] == ([True] if num_alone else [])
     assert result.model is not None
-    assert not torch.equal(read_store(result.model).tensors["stacks.0.layers.0.kernel"], kernel)
+    kernel = "stacks.0.layers.0.kernel"
+    assert not torch.equal(read_store(result.model).tensors[kernel], parts.tensors[kernel])
+
+
+@pytest.mark.parametrize(("num_steps", "num_alone"), [(0, 0), (9, 0), (400, 40), (5000, 500), (100_000, 500)])
+def test_at_most_500_steps_train_a_new_softmax_alone(num_steps: int, num_alone: int) -> None:
+    assert head_only_steps(TrainConfig(), num_steps, new_softmax=True) == num_alone
+    assert head_only_steps(TrainConfig(), num_steps, new_softmax=False) == 0
+    for given in (0, 7):
+        assert head_only_steps(TrainConfig(head_only_steps=given), num_steps, new_softmax=True) == given
+
+
+def test_recorded_number_of_steps_for_the_softmax_alone_is_kept(workspace: Path, tmp_path: Path) -> None:
+    """Also where an earlier version recorded more of them, and where the command is repeated for a longer run."""
+    parts, lines = drop_head(read_store(workspace / "run" / "model")), list[str]()
+    finetune(parts, domain_run(workspace, max_steps=10, head_only_steps=9), tmp_path, num_workers=1)
+    finetune(parts, domain_run(workspace, max_steps=20), tmp_path, num_workers=1, say=lines.append)
+    assert read_toml(tmp_path / "config.toml")["train"]["head_only_steps"] == 9
+    assert not any("head_only_steps" in line for line in lines if "changed" in line)
+    config = continued_config(tmp_path, {"train": {"max_steps": 30}}, finetuning=True)
+    finetune(parts, config, tmp_path, num_workers=1, continued=True)
+    assert read_toml(tmp_path / "config.toml")["train"]["head_only_steps"] == 9
 
 
 def test_the_commands_finetune_and_perplexity(workspace: Path, tmp_path: Path, capsys) -> None:
