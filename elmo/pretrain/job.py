@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -42,17 +42,7 @@ from elmo.pretrain.data.prepared import PreparedData, open_prepared
 from elmo.pretrain.data.sources import describe_folders
 from elmo.pretrain.data.stream import sampling_identity, shuffle_identity
 from elmo.pretrain.data.vocabulary import require_sorted
-from elmo.pretrain.duration import (
-    HOUR,
-    TextSize,
-    describe_duration,
-    describe_presets,
-    estimate_durations,
-    first_step,
-    last_step,
-    prepared_size,
-    run_name,
-)
+from elmo.pretrain.duration import last_step, prepared_size, say_duration
 from elmo.pretrain.train import distributed
 from elmo.pretrain.train.export import export, load_best_weights
 from elmo.pretrain.train.heap_memory import freed_memory_kept
@@ -84,17 +74,17 @@ def pretrain(
     about: dict[str, Any] | None = None,
     say: Callable[[str], None] = log.info,
     show_progress: bool | None = None,
+    device: str | None = None,
 ) -> JobResult:
     """Starts or continues the run in the folder `out`.
 
     `initial`: a model whose weights the run starts from, instead of random weights; with `new_softmax` those of its
     softmax are random. `about` is added to the metadata of the exported model. `continued`: the run goes on with the
     text that its folder holds, and the text files are not looked at. `say` receives status lines. `show_progress`: see
-    `Progress`.
+    `Progress`. `device`: the one that `hold_folder` gave to a caller who holds the folder already.
     """
-    with distributed.join_processes(choose_device(config.train.device)) as device, lock_run_folder(out):
-        if distributed.rank() != 0:
-            say, show_progress = _ignore_line, False
+    with hold_folder(config, out) if device is None else nullcontext(device) as device:
+        say, show_progress = distributed.first_process_only(say), show_progress if distributed.rank() == 0 else False
         _check_rows(config)
         data = _prepare_or_open(config, out, continued, num_workers, say, show_progress)
         model_config = model_config_for(config, data)
@@ -104,7 +94,7 @@ def pretrain(
         if line := _describe_head_only_steps(config.train):
             say(line)
         with freed_memory_kept(device):
-            _say_duration(config, prepared_size(data), device, out, say, is_finetuning=initial is not None)
+            say_duration(config, prepared_size(data), device, out, say, is_finetuning=initial is not None)
             model = _initial_model(model_config, config, initial).to(device)
             rows = input_rows(data, model_config).to(device)
             result = train(
@@ -174,6 +164,13 @@ def identity(config: RunConfig, data: PreparedData) -> dict[str, Any]:
 
 
 @contextmanager
+def hold_folder(config: RunConfig, out: Path) -> Iterator[str]:
+    """Joins the processes of torchrun, then makes and locks the run folder; yields the device of this process."""
+    with distributed.join_processes(choose_device(config.train.device)) as device, lock_run_folder(out):
+        yield device
+
+
+@contextmanager
 def lock_run_folder(folder: Path) -> Iterator[None]:
     """Makes the run folder and locks it, so that one training at a time writes there."""
     if distributed.rank() != 0:  # the first process holds the lock for all
@@ -192,29 +189,6 @@ def _check_rows(config: RunConfig) -> None:
             f"{config.train.accumulate} micro-batches.",
             f"Choose --rows divisible by {divisor}.",
         )
-
-
-def _say_duration(
-    config: RunConfig, text: TextSize, device: str, out: Path, say: Callable[[str], None], *, is_finetuning: bool
-) -> None:
-    """Says how long the run will take; a new run of more than an hour also hears of the presets that take less.
-
-    Nothing is measured with several processes, whose steps wait for each other; the log shows the time that is left.
-    """
-    first = first_step(out)
-    num_steps_left = last_step(config, text) - first
-    if num_steps_left <= 0 or distributed.world_size() > 1:
-        return
-    own_name, is_resumed = run_name(config), first > 0
-    presets_above = None if is_resumed or is_finetuning else HOUR
-    durations = estimate_durations(config, text, device, num_steps_left, presets_above=presets_above)
-    say(f"estimate: {describe_duration(config, durations[own_name], is_resumed=is_resumed)}")
-    if len(durations) > 1:
-        say(f"presets: {describe_presets(durations, own_name)}")
-
-
-def _ignore_line(line: str) -> None:
-    """Status output of all processes except the first."""
 
 
 def _finished_report(out: Path, result: TrainResult, config: RunConfig) -> dict[str, Any] | None:
