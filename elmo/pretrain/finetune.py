@@ -7,35 +7,33 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from elmo.devices import choose_device
 from elmo.errors import ConfigError
 from elmo.files import atomic_file, read_json
-from elmo.model.bilm import BiLM
-from elmo.pretrain.adaptation import Coverage, adapt_model, adapt_vocabulary
+from elmo.pretrain.adaptation import adapt_model
 from elmo.pretrain.config import CONFIG_FILE, RunConfig, make_config, write_config
-from elmo.pretrain.continued import INITIAL_FILE, VOCAB_FILE, read_initial
+from elmo.pretrain.continued import VOCAB_FILE, read_initial
 from elmo.pretrain.data.sources import find_sources
 from elmo.pretrain.data.vocabulary import read_vocabulary
 from elmo.pretrain.duration import first_step
 from elmo.pretrain.file_perplexity import file_perplexity
-from elmo.pretrain.job import JobResult, pretrain
-from elmo.records import make_record, write_json, write_record
-from elmo.schema import NUMBER, check_shape
+from elmo.pretrain.finetune_start import record_start
+from elmo.pretrain.job import JobResult, hold_folder, pretrain
+from elmo.pretrain.train import distributed
+from elmo.records import make_record, write_record
+from elmo.schema import NUMBER, List, check_shape
 from elmo.settings import read_toml
 from elmo.weights.model_parts import ModelParts
-from elmo.weights.word_list import write_words
 
 log = logging.getLogger(__name__)
 
 _MEAN = {"reset": {"mean": NUMBER}}
-_PERPLEXITY = {"by_source?": {"*": _MEAN}, "reset?": {"mean": NUMBER}}
-REPORT_FILE = "finetune.json"
+_BEFORE = {"files?": List(str), "by_source?": {"*": _MEAN}, "reset?": {"mean": NUMBER}}
+BEFORE_FILE, REPORT_FILE = "before.json", "finetune.json"
 
 
 def finetune(
@@ -60,91 +58,101 @@ def finetune(
     """
     if parts.lexicon is not None or parts.config.chars is None:
         raise ConfigError("Only a model that reads characters can be fine-tuned; this one reads words or a lexicon.")
-    if heldout_files := (*config.data.all_heldout_files, *also):
-        find_sources(heldout_files)  # a missing file is an error now, and not after the training
-    if continued:
-        vocab = list(read_vocabulary(out / VOCAB_FILE).words)
-        coverage = Coverage(**read_initial(out)["coverage"])
-    else:
-        vocab, coverage = adapt_vocabulary(parts, config, max_new_words, min_count, num_workers)
-    say(
-        f"vocabulary: {coverage.old_words:,} old words, {coverage.new_words:,} new words; coverage of the text "
-        f"{coverage.before:.2%} -> {coverage.after:.2%}"
-    )
-    out.mkdir(parents=True, exist_ok=True)
-    if not continued:
-        with atomic_file(out / VOCAB_FILE) as partial:
-            write_words(partial, vocab)
-        source = os.path.abspath(parts.source) if os.path.exists(parts.source) else parts.source
-        options = {"max_new_words": max_new_words, "min_count": min_count, "also": list(also)}
-        write_json(out / INITIAL_FILE, {"model": source, **options, "coverage": vars(coverage)})
-    model = adapt_model(parts, vocab, choose_device(config.train.device))
-    new_softmax = parts.config.head is None
+    patterns = (*config.data.all_heldout_files, *also)
+    files = [source.path for source in find_sources(patterns)] if patterns else []  # a missing file is an error now
+    with hold_folder(config, out) as device:
+        is_first = distributed.rank() == 0
+        say, show_progress = distributed.first_process_only(say), show_progress if is_first else False
+        if is_first and not continued:
+            record_start(
+                parts,
+                config,
+                out,
+                max_new_words=max_new_words,
+                min_count=min_count,
+                also=also,
+                num_workers=num_workers,
+            )
+        distributed.barrier()
+        vocab, coverage = list(read_vocabulary(out / VOCAB_FILE).words), read_initial(out)["coverage"]
+        say(
+            f"vocabulary: {coverage['old_words']:,} old words, {coverage['new_words']:,} new words; coverage of the "
+            f"text {coverage['before']:.2%} -> {coverage['after']:.2%}"
+        )
+        model, new_softmax = adapt_model(parts, vocab, device), parts.config.head is None
+        config = _run_config(config, parts, out)
+        if is_first and not (out / CONFIG_FILE).exists():
+            write_config(config, out)  # so that a run that is interrupted from here on can be continued
+
+        def measure(what: str) -> dict[str, Any]:
+            """The perplexity on held-out files of the new domain and on the files `also`; {} without files."""
+            if not files:
+                return {}
+            say(f"{what} on {', '.join(files)}")
+            reading = config.data.reading
+            return file_perplexity(model, vocab, files, reading, num_workers=num_workers, show_progress=show_progress)
+
+        before = _read_before(out, files)
+        if before is None and is_first and not new_softmax:
+            before = measure("measuring the perplexity before the training")
+            with atomic_file(out / BEFORE_FILE) as partial:
+                partial.write_text(json.dumps({"files": files, **before}), encoding="utf-8")
+        result = pretrain(
+            config,
+            out,
+            initial=model,
+            new_softmax=new_softmax,
+            continued=continued,
+            num_workers=num_workers,
+            strict_resume=strict_resume,
+            about={
+                "finetuned_from": parts.about.get("name") or Path(parts.source).name,
+                **({} if parts.tokenizer is None else {"tokenizer": parts.tokenizer}),
+            },
+            say=say,
+            show_progress=show_progress,
+            device=device,
+        )
+        if result.model is not None and (finished := _read_finished(out, result, files)) is not None:
+            return result, finished
+        report = {"coverage": coverage, "files": files, "before": before, "step": result.train.step}
+        if result.model is not None:
+            report["after"] = measure(f"the model is in {result.model}; measuring its perplexity")
+        record = make_record("finetuning", report)
+        if result.model is not None:
+            write_record(out / REPORT_FILE, record)
+        return result, record
+
+
+def _run_config(config: RunConfig, parts: ModelParts, out: Path) -> RunConfig:
+    """The settings of the run, with the shape of the model and the vocabulary in `out`."""
     head_only_steps = config.train.head_only_steps
     if head_only_steps < 0:  # not given
         head_only_steps = _recorded_head_only_steps(out)
-    config = replace(
+    return replace(
         config,
         model=replace(parts.config, head=None),
         data=replace(config.data, vocab_path=str(out / VOCAB_FILE)),
         train=replace(config.train, head_only_steps=head_only_steps),
     )
-    if not (out / CONFIG_FILE).exists():
-        write_config(config, out)  # so that a run that is interrupted from here on can be continued
-    report: dict[str, Any] = {"coverage": vars(coverage)}
-    before_path = out / "before.json"  # measured only once, because a continued run starts from other weights
-    before = read_json(before_path) if before_path.exists() else None
-    if before is not None:
-        check_shape(before, _PERPLEXITY, before_path, hint="Restore it, or start over in another --out.")
-    if before is None and not new_softmax:
-        if heldout_files:
-            say(f"measuring the perplexity before the training on {', '.join(heldout_files)}")
-        before = _heldout_perplexity(model, vocab, config, also, num_workers, show_progress)
-        with atomic_file(before_path) as partial:
-            partial.write_text(json.dumps(before), encoding="utf-8")
-    result = pretrain(
-        config,
-        out,
-        initial=model,
-        new_softmax=new_softmax,
-        continued=continued,
-        num_workers=num_workers,
-        strict_resume=strict_resume,
-        about={
-            "finetuned_from": parts.about.get("name") or Path(parts.source).name,
-            **({} if parts.tokenizer is None else {"tokenizer": parts.tokenizer}),
-        },
-        say=say,
-        show_progress=show_progress,
-    )
-    finished = read_json(out / REPORT_FILE) if (out / REPORT_FILE).exists() else {}
-    if result.model is not None and not result.train.num_new_steps and finished.get("step") == result.train.step:
-        return result, finished
-    report |= {"before": before, "step": result.train.step}
-    if result.model is not None:
-        if heldout_files:
-            say(f"the model is in {result.model}; measuring its perplexity on {', '.join(heldout_files)}")
-        report["after"] = _heldout_perplexity(model, vocab, config, also, num_workers, show_progress)
-    record = make_record("finetuning", report)
-    if result.model is not None:
-        write_record(out / REPORT_FILE, record)
-    return result, record
 
 
-def _heldout_perplexity(
-    model: BiLM,
-    vocab: list[str],
-    config: RunConfig,
-    also: tuple[str, ...],
-    num_workers: int | None,
-    show_progress: bool | None,
-) -> dict[str, Any]:
-    """Perplexity on the held-out files of the new domain and on the files `also` of the old one; {} without files."""
-    files = (*config.data.all_heldout_files, *also)
-    if not files:
-        return {}
-    reading = config.data.reading
-    return file_perplexity(model, vocab, files, reading, num_workers=num_workers, show_progress=show_progress)
+def _read_before(out: Path, files: list[str]) -> dict[str, Any] | None:
+    """The perplexity before the training, as an earlier call measured it on the same files; None otherwise."""
+    path = out / BEFORE_FILE
+    if not path.exists():
+        return None
+    before = read_json(path)
+    check_shape(before, _BEFORE, path, hint="Restore it, or start over in another --out.")
+    measured = before.pop("files", None)  # an earlier version did not record them
+    return before if measured == files else None
+
+
+def _read_finished(out: Path, result: JobResult, files: list[str]) -> dict[str, Any] | None:
+    """The report of a run that had been finished and measured on the same files before this call; None otherwise."""
+    report = read_json(out / REPORT_FILE) if (out / REPORT_FILE).exists() else {}
+    is_same = report.get("step") == result.train.step and report.get("files", files) == files
+    return report if is_same and not result.train.num_new_steps else None
 
 
 def _recorded_head_only_steps(out: Path) -> int:

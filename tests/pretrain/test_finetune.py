@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
+import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +17,14 @@ from tiny_run import settings, write_text
 
 import elmo
 from elmo.embed.lm import LanguageModel
-from elmo.errors import ConfigError
+from elmo.errors import ConfigError, OutputError
 from elmo.model.head import SoftmaxHead
 from elmo.pretrain.adaptation import adapt_model, adapt_vocabulary
 from elmo.pretrain.config import RunConfig, TrainConfig, head_only_steps
 from elmo.pretrain.continued import continued_config
 from elmo.pretrain.finetune import finetune
 from elmo.pretrain.job import pretrain
+from elmo.run_folder import lock_run_folder
 from elmo.settings import read_toml
 from elmo.text.vocab import Vocabulary
 from elmo.weights.convert import drop_head
@@ -162,6 +166,71 @@ def test_recorded_number_of_steps_for_the_softmax_alone_is_kept(workspace: Path,
     config = continued_config(tmp_path, {"train": {"max_steps": 30}}, finetuning=True)
     finetune(parts, config, tmp_path, num_workers=1, continued=True)
     assert read_toml(tmp_path / "config.toml")["train"]["head_only_steps"] == 9
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file() and path.name != ".lock"}
+
+
+def test_a_folder_with_another_start_is_refused_and_not_changed(workspace: Path, tmp_path: Path) -> None:
+    out, other_model = tmp_path / "run", tmp_path / "model"
+    parts, config = read_store(workspace / "run" / "model"), domain_run(workspace, max_steps=2)
+    finetune(parts, config, out, num_workers=1)
+    shutil.copytree(workspace / "run" / "model", other_model)
+    before = contents(out)
+    other_text = replace(config, data=replace(config.data, files=(str(workspace / "old.txt"),)))
+    starts: list[tuple[ModelParts, RunConfig, dict[str, Any], str]] = [
+        (parts, other_text, {}, "on other text: its vocabulary has 69 words, that of this text and model 63"),
+        (parts, config, {"min_count": 3}, "started otherwise (min_count 5 -> 3)"),
+        (read_store(other_model), config, {}, f"-> {other_model})"),
+    ]
+    for model, settings_of_run, options, message in starts:
+        with pytest.raises(ConfigError, match=re.escape(message)) as error:
+            finetune(model, settings_of_run, out, num_workers=1, **options)
+        assert f"elmo finetune --out {out}" in error.value.hint
+        assert contents(out) == before
+    result, _ = finetune(parts, continued_config(out, finetuning=True), out, num_workers=1, continued=True)
+    assert result.train.step == 2
+
+
+def test_a_folder_of_pretraining_is_refused_and_not_changed(workspace: Path) -> None:
+    before = contents(workspace / "run")
+    with pytest.raises(ConfigError, match="is a run of `elmo pretrain`"):
+        finetune(read_store(workspace / "run" / "model"), domain_run(workspace), workspace / "run", num_workers=1)
+    assert contents(workspace / "run") == before
+
+
+def test_a_folder_in_use_is_refused_and_not_changed(workspace: Path, tmp_path: Path) -> None:
+    with lock_run_folder(tmp_path), pytest.raises(OutputError, match="is in use by"):
+        finetune(read_store(workspace / "run" / "model"), domain_run(workspace), tmp_path, num_workers=1)
+    assert not contents(tmp_path)
+
+
+def test_perplexity_before_is_measured_again_for_other_files(workspace: Path, tmp_path: Path) -> None:
+    parts, config, lines = read_store(workspace / "run" / "model"), domain_run(workspace, max_steps=2), list[str]()
+    old_test = str(workspace / "old_test.txt")
+
+    def tune(*also: str) -> tuple[dict[str, Any], list[str]]:
+        lines.clear()
+        report = finetune(parts, config, tmp_path, also=also, num_workers=1, say=lines.append)[1]
+        return report, [line for line in lines if "measuring" in line and "new_test.txt" in line]
+
+    alone, measured = tune()
+    assert len(measured) == 2
+    both, measured = tune(old_test)
+    assert len(measured) == 2
+    for side in ("before", "after"):
+        assert set(both[side]["by_source"]) == {"new_test.txt", "old_test.txt"}
+        assert both[side]["by_source"]["new_test.txt"]["reset"] == alone[side]["reset"]
+    assert json.loads((tmp_path / "initial.json").read_text())["also"] == [old_test]
+    again, measured = tune(old_test)
+    assert not measured
+    assert again["before"] == both["before"]
+    del again["files"]  # as an earlier version recorded it, in both files
+    (tmp_path / "finetune.json").write_text(json.dumps(again))
+    (tmp_path / "before.json").write_text(json.dumps(alone["before"]))
+    assert tune(old_test)[0]["before"] == both["before"]
+    assert json.loads((tmp_path / "before.json").read_text())["files"] == [str(workspace / "new_test.txt"), old_test]
 
 
 def test_the_commands_finetune_and_perplexity(workspace: Path, tmp_path: Path, capsys) -> None:
