@@ -16,7 +16,7 @@ from elmo.files import atomic_file
 from elmo.model.config import PRESETS, BiLMConfig, HeadConfig, WordConfig
 from elmo.pretrain.data.prepare_config import PrepareConfig
 from elmo.pretrain.data.sentence_order import SHUFFLE_WINDOW
-from elmo.settings import above, at_least, check_fields, format_toml, merge, one_of, parse_settings
+from elmo.settings import OFF, above, at_least, check_fields, format_toml, merge, one_of, parse_settings
 
 CONFIG_FILE = "config.toml"  # in the folder of a run
 MAX_HEAD_ONLY_STEPS = 500  # by default
@@ -161,9 +161,20 @@ def make_config(*layers: Mapping[str, Any], words: bool = False) -> RunConfig:
     base = {"recipe": recipe, "preset": preset, "data": {"files": ()}, "model": PRESETS[preset].to_dict()}
     settings = merge(base | RECIPES[recipe], overrides)
     if words:
-        proj_dim = parse_settings(BiLMConfig, settings["model"], section="model").lstm.proj_dim
-        settings["model"] = {**settings["model"], "chars": None, "words": {"num_words": 1, "word_dim": proj_dim}}
+        settings["model"] = _with_word_input(settings["model"])
     return parse_settings(RunConfig, settings)
+
+
+def _with_word_input(model: Any) -> dict[str, Any]:
+    """The model section with word input instead of characters; a table of words keeps its given width."""
+    words = model.get("words") if isinstance(model, Mapping) else None
+    others = {**model, "words": None} if isinstance(model, Mapping) else model
+    proj_dim = parse_settings(BiLMConfig, others, section="model").lstm.proj_dim
+    if words in (None, OFF):
+        words = {}
+    if isinstance(words, Mapping):
+        words = {"num_words": 1, "word_dim": proj_dim, **words}
+    return {**others, "chars": None, "words": words}
 
 
 def model_config_for_vocab(config: RunConfig, vocab_size: int) -> BiLMConfig:

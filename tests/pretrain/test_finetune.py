@@ -25,7 +25,7 @@ from elmo.pretrain.continued import continued_config
 from elmo.pretrain.finetune import finetune
 from elmo.pretrain.job import pretrain
 from elmo.run_folder import lock_run_folder
-from elmo.settings import read_toml
+from elmo.settings import parse_assignment, read_toml
 from elmo.text.vocab import Vocabulary
 from elmo.weights.convert import drop_head
 from elmo.weights.model_parts import ModelParts, build
@@ -166,6 +166,46 @@ def test_recorded_number_of_steps_for_the_softmax_alone_is_kept(workspace: Path,
     config = continued_config(tmp_path, {"train": {"max_steps": 30}}, finetuning=True)
     finetune(parts, config, tmp_path, num_workers=1, continued=True)
     assert read_toml(tmp_path / "config.toml")["train"]["head_only_steps"] == 9
+
+
+@pytest.mark.parametrize(
+    ("assignment", "key"),
+    [
+        ("model.lstm.cell_dim=14", "model.lstm.cell_dim"),
+        ("preset=tiny", "preset"),
+        ("data.vocab_path=words.txt", "data.vocab_path"),
+        ("data.min_count=3", "data.min_count"),
+        ("data.max_chars=50", "data.max_chars"),
+    ],
+)
+def test_a_setting_without_effect_is_named(
+    assignment: str, key: str, workspace: Path, tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    out, model, text = tmp_path / "run", str(workspace / "run" / "model"), str(workspace / "new.txt")
+    done = run_in_process(capsys, "finetune", model, text, "--out", str(out), "--set", assignment)
+    assert done.returncode == 2
+    assert f"{key} cannot be set in fine-tuning" in done.stderr
+    section = parse_assignment(assignment).get("data")
+    if section is not None:
+        with pytest.raises(ConfigError, match=key):
+            elmo.finetune_bilm(model, text, out=out, data=section)
+    assert not out.exists()
+
+
+def test_only_the_first_process_prints(
+    workspace: Path, tmp_path: Path, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arguments = [
+        "finetune", str(workspace / "run" / "model"), str(workspace / "new.txt"), "--heldout",
+        str(workspace / "new_test.txt"), "--rows", "4", "--set", "train.steps=5", "--set", "objective.num_samples=16",
+        "--workers", "1", "--device", "cpu", "--max-steps", "2",
+    ]  # fmt: skip
+    for rank, prints in (("0", True), ("1", False)):
+        monkeypatch.setenv("RANK", rank)
+        for more in ((), ("--json",)):
+            done = run_in_process(capsys, *arguments, "--out", str(tmp_path / rank), *more)
+            assert done.returncode == 0, done.stderr
+            assert bool(done.stdout) is prints
 
 
 def contents(folder: Path) -> dict[str, bytes]:
