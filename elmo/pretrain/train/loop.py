@@ -108,6 +108,7 @@ def train(
                 result = loop.run(batches)
             if result is not None:
                 return result
+            batches.require_ended()  # before the stream is restored
             meter.rewind(state.roll_back(metrics_log, print_status))
 
 
