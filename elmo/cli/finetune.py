@@ -28,7 +28,7 @@ from elmo.cli.options import (
     reading_tokenizer_of,
     run_length,
 )
-from elmo.cli.pretrain import report_stop
+from elmo.cli.pretrain import is_first_process, report_stop
 from elmo.errors import ConfigError
 from elmo.settings import OFF, parse_assignment
 
@@ -80,6 +80,7 @@ def run(
     from elmo.pretrain.config import make_config
     from elmo.pretrain.continued import continued_config, read_initial
     from elmo.pretrain.finetune import finetune
+    from elmo.pretrain.finetune_settings import DEFAULTS, check_finetuning_settings
     from elmo.records import format_record
     from elmo.weights.lookup import find_model
 
@@ -88,20 +89,22 @@ def run(
     flags["train"] |= run_length(epochs, max_steps, stop_after)
     options: dict[str, Any] = {"max_new_words": new_words, "min_count": min_count, "also": also}
     flags["data"] |= {"languages": parse_languages(language), "temperature": temperature}
-    continued = model is None
+    continued, assignments = model is None, [parse_assignment(text) for text in set_ or ()]
+    is_first = is_first_process()
     if model is None:
         flags["data"]["reading"] = {"tokenize": OFF if tokenizer == "none" else tokenizer, "encoding": encoding}
-        config = continued_config(out, drop_unset(**flags), *map(parse_assignment, set_ or ()), finetuning=True)
+        config = continued_config(out, drop_unset(**flags), *assignments, finetuning=True)
         options = _recorded_options(read_initial(out), options, out)
         parts = find_model(options.pop("model"))
     elif not files and not language:
         raise ConfigError("No text files were given.", f"Example: {EXAMPLE}")
     else:
+        check_finetuning_settings(*assignments)
         parts = find_model(model)
-        reading = {"tokenize": reading_tokenizer_of(parts.tokenizer, tokenizer), "encoding": encoding}
+        reading_tokenizer = reading_tokenizer_of(parts.tokenizer, tokenizer, announce=is_first)
+        reading = {"tokenize": reading_tokenizer, "encoding": encoding}
         flags["data"] |= {"files": files or None, "reading": reading}
-        defaults = {"train": {"epochs": 1.0}, "optim": {"lr": 5e-4}}
-        config = make_config(defaults, drop_unset(**flags), *map(parse_assignment, set_ or ()))
+        config = make_config(DEFAULTS, drop_unset(**flags), *assignments)
         options = {"max_new_words": 50_000, "min_count": 5, **drop_unset(**options)}
     options["also"] = tuple(options.get("also", ()))
     result, report = finetune(
@@ -114,9 +117,9 @@ def run(
         say=print_status,
         show_progress=True,
     )
-    if as_json:
+    if is_first and as_json:
         print(format_record({**report, "step": result.train.step, "stopped": result.train.reason}))
-    else:
+    elif is_first:
         _print_change(report)
     report_stop("finetune", result.train.reason, result.train.signal, out)
 

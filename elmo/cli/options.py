@@ -135,11 +135,11 @@ def drop_unset(**values: Any) -> dict[str, Any]:
     return settings
 
 
-def reading_tokenizer_of(own: str | None, given: str | None) -> str | None:
-    """The tokenizer of --tokenizer for text files; a status line says that it is the model's own, if it is."""
+def reading_tokenizer_of(own: str | None, given: str | None, *, announce: bool = True) -> str | None:
+    """The tokenizer of --tokenizer for text files; with `announce`, a status line says that it is the model's own."""
     from elmo.text.tokenizer_function import reading_tokenizer
 
-    if given is None and own is not None:
+    if announce and given is None and own is not None:
         print_status(f"tokenizer {own}, as in the training of the model; for tokenised text pass --tokenizer none")
     return reading_tokenizer(own, given)
 

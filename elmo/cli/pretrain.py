@@ -123,6 +123,8 @@ def run(
     if not settings.data.training_files:
         raise ConfigError("No text files were given.", f"Example: {EXAMPLE}")
     if dry_run:
+        if as_json:
+            raise ConfigError("--dry-run prints its plan as text and not as --json.", "Leave one of them out.")
         if not continued:
             report_folders((*settings.data.training_files, *settings.data.all_heldout_files))
         print(estimate(settings, out, continued=continued))
@@ -136,14 +138,19 @@ def run(
         say=print_status,
         show_progress=True,
     )
-    if as_json and os.environ.get("RANK", "0") == "0":  # under torchrun only one process prints
+    if as_json and is_first_process():
         print(format_record({"step": result.train.step, "stopped": result.train.reason, "report": result.report}))
     report_stop("pretrain", result.train.reason, result.train.signal, out)
 
 
+def is_first_process() -> bool:
+    """Whether this process may print: under torchrun only one of them does."""
+    return os.environ.get("RANK", "0") == "0"
+
+
 def report_stop(verb: str, reason: str, signal: int | None, out: Path) -> None:
     """Prints how to continue a run that was stopped early; after a signal, exits with the exit code of that signal."""
-    if reason in ("signal", "time is up"):
+    if reason in ("signal", "time is up") and is_first_process():
         print_status(
             f"stopped ({reason}); the state of the run is saved in {out}. `elmo {verb} --out {out}` continues it."
         )

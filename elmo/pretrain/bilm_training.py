@@ -20,6 +20,7 @@ from elmo.errors import ConfigError, DataError
 from elmo.files import atomic_file, explain_write
 from elmo.pretrain.config import RunConfig, make_config
 from elmo.pretrain.finetune import finetune
+from elmo.pretrain.finetune_settings import DEFAULTS, check_finetuning_settings
 from elmo.pretrain.job import JobResult, pretrain
 from elmo.text.encodings import UTF8
 from elmo.text.tokenizer_function import reading_tokenizer
@@ -87,11 +88,11 @@ def finetune_bilm(
     say: Callable[[str], None] = log.info,
 ) -> TrainingResult:
     """Continues the training of a model on other text, as `elmo finetune` does; the report compares both models."""
-    parts = find_model(initial_model)
-    defaults = {"optim": {"lr": 5e-4}, "train": {"epochs": 1.0}}
     sections = {"data": data, "objective": objective, "optim": optim, "train": train}
+    check_finetuning_settings({name: section for name, section in sections.items() if section is not None})
+    parts = find_model(initial_model)
     tokenizer = reading_tokenizer(parts.tokenizer, tokenizer)
-    config = _config(defaults, sections, files, lines, Path(out), tokenizer, words=False)
+    config = _config(DEFAULTS, sections, files, lines, Path(out), tokenizer, words=False)
     result, report = finetune(
         parts,
         config,

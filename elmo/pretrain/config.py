@@ -16,9 +16,10 @@ from elmo.files import atomic_file
 from elmo.model.config import PRESETS, BiLMConfig, HeadConfig, WordConfig
 from elmo.pretrain.data.prepare_config import PrepareConfig
 from elmo.pretrain.data.sentence_order import SHUFFLE_WINDOW
-from elmo.settings import above, at_least, check_fields, format_toml, merge, one_of, parse_settings
+from elmo.settings import OFF, above, at_least, check_fields, format_toml, merge, one_of, parse_settings
 
 CONFIG_FILE = "config.toml"  # in the folder of a run
+MAX_HEAD_ONLY_STEPS = 500  # by default
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,7 +86,7 @@ class TrainConfig:
     patience: Annotated[int, at_least(1)] | None = None  # validations without improvement before the run stops
     precision: Annotated[str, one_of("auto", "float32", "bfloat16")] = "auto"  # of products; auto: bfloat16 on CUDA
     device: str = "auto"
-    head_only_steps: Annotated[int, at_least(0)] = 0  # first steps in which only a new softmax is trained
+    head_only_steps: Annotated[int, at_least(-1)] = -1  # first steps that train the softmax alone; -1: by default
     max_bad_steps: Annotated[int, at_least(1)] = 10  # consecutive steps with non-finite gradients before the run fails
     spike_threshold: Annotated[float, above(0)] | None = 0.5  # rise of the smoothed loss, in nats; None: guard is off
     max_rollbacks: Annotated[int, at_least(0)] = 4  # returns to a checkpoint, each with half the rate, before it fails
@@ -160,9 +161,20 @@ def make_config(*layers: Mapping[str, Any], words: bool = False) -> RunConfig:
     base = {"recipe": recipe, "preset": preset, "data": {"files": ()}, "model": PRESETS[preset].to_dict()}
     settings = merge(base | RECIPES[recipe], overrides)
     if words:
-        proj_dim = parse_settings(BiLMConfig, settings["model"], section="model").lstm.proj_dim
-        settings["model"] = {**settings["model"], "chars": None, "words": {"num_words": 1, "word_dim": proj_dim}}
+        settings["model"] = _with_word_input(settings["model"])
     return parse_settings(RunConfig, settings)
+
+
+def _with_word_input(model: Any) -> dict[str, Any]:
+    """The model section with word input instead of characters; a table of words keeps its given width."""
+    words = model.get("words") if isinstance(model, Mapping) else None
+    others = {**model, "words": None} if isinstance(model, Mapping) else model
+    proj_dim = parse_settings(BiLMConfig, others, section="model").lstm.proj_dim
+    if words in (None, OFF):
+        words = {}
+    if isinstance(words, Mapping):
+        words = {"num_words": 1, "word_dim": proj_dim, **words}
+    return {**others, "chars": None, "words": words}
 
 
 def model_config_for_vocab(config: RunConfig, vocab_size: int) -> BiLMConfig:
@@ -180,6 +192,16 @@ def model_config_for_vocab(config: RunConfig, vocab_size: int) -> BiLMConfig:
 def num_steps(train: TrainConfig, positions_per_epoch: int) -> int:
     """The number of steps of a run: that of the config, or as many as its epochs take."""
     return train.max_steps or max(1, round(train.epochs * positions_per_epoch / (train.rows * train.steps)))
+
+
+def head_only_steps(train: TrainConfig, num_steps: int, *, new_softmax: bool) -> int:
+    """The number of first steps that train the softmax alone: that of the config, or the default.
+
+    By default a new softmax, whose weights are random, gets a tenth of the run and at most 500 steps; any other gets 0.
+    """
+    if train.head_only_steps >= 0:
+        return train.head_only_steps
+    return min(MAX_HEAD_ONLY_STEPS, num_steps // 10) if new_softmax else 0
 
 
 def resolve_precision(train: TrainConfig, device: str) -> str:

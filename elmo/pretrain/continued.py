@@ -72,7 +72,13 @@ def _check_run(out: Path, finetuning: bool) -> None:
             f"No {what} were given, and {out} is not the folder of a run: {reason}.",
             f"Give {what} to start a run, or the folder of an interrupted run as --out to continue it.",
         )
+    check_verb(out, finetuning=finetuning)
+
+
+def check_verb(out: Path, *, finetuning: bool) -> None:
+    """Raises ConfigError if the run in `out` is not one of `elmo finetune`, or not one of `elmo pretrain`."""
     is_finetuning = (out / VOCAB_FILE).exists()
     if is_finetuning != finetuning:
         verb = "finetune" if is_finetuning else "pretrain"
-        raise ConfigError(f"{out} is a run of `elmo {verb}`.", f"Continue it with `elmo {verb} --out {out}`.")
+        hint = f"Continue it with `elmo {verb} --out {out}`, or choose another --out."
+        raise ConfigError(f"{out} is a run of `elmo {verb}`.", hint)

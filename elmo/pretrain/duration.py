@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from elmo.model.config import PRESETS, BiLMConfig, WordConfig
 from elmo.pretrain.config import RunConfig, model_config_for_vocab, num_steps, resolve_precision
 from elmo.pretrain.data.prepared import PreparedData
 from elmo.pretrain.memory import training_memory
+from elmo.pretrain.train import distributed
 from elmo.pretrain.train.step_timing import DISTINCT_WORDS, TIME_LIMIT, Clock, measure_step, training_flops
 from elmo.pretrain.train.throughput import flops_per_token
 from elmo.pretrain.train.timer import MAX_SHARE
@@ -111,6 +113,25 @@ def estimate_durations(
         if name not in measured and scale(name) <= PRESET_TIME_LIMIT:
             measured[name] = measure(name, PRESET_TIME_LIMIT)
     return {name: duration(name) for name in by_size}
+
+
+def say_duration(
+    config: RunConfig, text: TextSize, device: str, out: Path, say: Callable[[str], None], *, is_finetuning: bool
+) -> None:
+    """Says how long the run will take; a new run of more than an hour also hears of the presets that take less.
+
+    Nothing is measured with several processes, whose steps wait for each other; the log shows the time that is left.
+    """
+    first = first_step(out)
+    num_steps_left = last_step(config, text) - first
+    if num_steps_left <= 0 or distributed.world_size() > 1:
+        return
+    own_name, is_resumed = run_name(config), first > 0
+    presets_above = None if is_resumed or is_finetuning else HOUR
+    durations = estimate_durations(config, text, device, num_steps_left, presets_above=presets_above)
+    say(f"estimate: {describe_duration(config, durations[own_name], is_resumed=is_resumed)}")
+    if len(durations) > 1:
+        say(f"presets: {describe_presets(durations, own_name)}")
 
 
 def run_duration(

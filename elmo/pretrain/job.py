@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -27,24 +27,22 @@ from elmo.errors import ConfigError, DataError
 from elmo.files import read_json
 from elmo.model.bilm import BiLM
 from elmo.model.config import BiLMConfig, num_parameters
-from elmo.pretrain.config import RunConfig, model_config_for_vocab, num_steps, resolve_precision, write_config
+from elmo.pretrain.config import (
+    RunConfig,
+    TrainConfig,
+    head_only_steps,
+    model_config_for_vocab,
+    num_steps,
+    resolve_precision,
+    write_config,
+)
 from elmo.pretrain.data.preflight import preflight_warnings
 from elmo.pretrain.data.prepare import prepare
 from elmo.pretrain.data.prepared import PreparedData, open_prepared
 from elmo.pretrain.data.sources import describe_folders
 from elmo.pretrain.data.stream import sampling_identity, shuffle_identity
 from elmo.pretrain.data.vocabulary import require_sorted
-from elmo.pretrain.duration import (
-    HOUR,
-    TextSize,
-    describe_duration,
-    describe_presets,
-    estimate_durations,
-    first_step,
-    last_step,
-    prepared_size,
-    run_name,
-)
+from elmo.pretrain.duration import last_step, prepared_size, say_duration
 from elmo.pretrain.train import distributed
 from elmo.pretrain.train.export import export, load_best_weights
 from elmo.pretrain.train.heap_memory import freed_memory_kept
@@ -69,29 +67,34 @@ def pretrain(
     out: Path,
     *,
     initial: BiLM | None = None,
+    new_softmax: bool = False,
     continued: bool = False,
     num_workers: int | None = None,
     strict_resume: bool = False,
     about: dict[str, Any] | None = None,
     say: Callable[[str], None] = log.info,
     show_progress: bool | None = None,
+    device: str | None = None,
 ) -> JobResult:
     """Starts or continues the run in the folder `out`.
 
-    `initial`: a model whose weights the run starts from, instead of random weights. `about` is added to the metadata of
-    the exported model. `continued`: the run goes on with the text that its folder holds, and the text files are not
-    looked at. `say` receives status lines. `show_progress`: see `Progress`.
+    `initial`: a model whose weights the run starts from, instead of random weights; with `new_softmax` those of its
+    softmax are random. `about` is added to the metadata of the exported model. `continued`: the run goes on with the
+    text that its folder holds, and the text files are not looked at. `say` receives status lines. `show_progress`: see
+    `Progress`. `device`: the one that `hold_folder` gave to a caller who holds the folder already.
     """
-    with distributed.join_processes(choose_device(config.train.device)) as device, lock_run_folder(out):
-        if distributed.rank() != 0:
-            say, show_progress = _ignore_line, False
+    with hold_folder(config, out) if device is None else nullcontext(device) as device:
+        say, show_progress = distributed.first_process_only(say), show_progress if distributed.rank() == 0 else False
         _check_rows(config)
         data = _prepare_or_open(config, out, continued, num_workers, say, show_progress)
         model_config = model_config_for(config, data)
-        config = resolve_settings(replace(config, model=replace(model_config, head=None)), data, device)
+        config = replace(config, model=replace(model_config, head=None))
+        config = resolve_settings(config, data, device, new_softmax=new_softmax)
         say(_describe_run(config, model_config, data, device))
+        if line := _describe_head_only_steps(config.train):
+            say(line)
         with freed_memory_kept(device):
-            _say_duration(config, prepared_size(data), device, out, say, is_finetuning=initial is not None)
+            say_duration(config, prepared_size(data), device, out, say, is_finetuning=initial is not None)
             model = _initial_model(model_config, config, initial).to(device)
             rows = input_rows(data, model_config).to(device)
             result = train(
@@ -117,10 +120,16 @@ def pretrain(
         return JobResult(result, out / "model", report)
 
 
-def resolve_settings(config: RunConfig, data: PreparedData, device: str) -> RunConfig:
-    """The config with the settings that depend on text and device filled in: the number of steps and the precision."""
-    steps, precision = num_steps(config.train, data.train.num_positions), resolve_precision(config.train, device)
-    return replace(config, train=replace(config.train, max_steps=steps, precision=precision))
+def resolve_settings(config: RunConfig, data: PreparedData, device: str, *, new_softmax: bool = False) -> RunConfig:
+    """The config with the settings that depend on text, device and softmax filled in."""
+    train = config.train
+    train = replace(
+        train,
+        max_steps=num_steps(train, data.train.num_positions),
+        precision=resolve_precision(train, device),
+        head_only_steps=head_only_steps(train, last_step(config, prepared_size(data)), new_softmax=new_softmax),
+    )
+    return replace(config, train=train)
 
 
 def model_config_for(config: RunConfig, data: PreparedData) -> BiLMConfig:
@@ -155,6 +164,13 @@ def identity(config: RunConfig, data: PreparedData) -> dict[str, Any]:
 
 
 @contextmanager
+def hold_folder(config: RunConfig, out: Path) -> Iterator[str]:
+    """Joins the processes of torchrun, then makes and locks the run folder; yields the device of this process."""
+    with distributed.join_processes(choose_device(config.train.device)) as device, lock_run_folder(out):
+        yield device
+
+
+@contextmanager
 def lock_run_folder(folder: Path) -> Iterator[None]:
     """Makes the run folder and locks it, so that one training at a time writes there."""
     if distributed.rank() != 0:  # the first process holds the lock for all
@@ -173,29 +189,6 @@ def _check_rows(config: RunConfig) -> None:
             f"{config.train.accumulate} micro-batches.",
             f"Choose --rows divisible by {divisor}.",
         )
-
-
-def _say_duration(
-    config: RunConfig, text: TextSize, device: str, out: Path, say: Callable[[str], None], *, is_finetuning: bool
-) -> None:
-    """Says how long the run will take; a new run of more than an hour also hears of the presets that take less.
-
-    Nothing is measured with several processes, whose steps wait for each other; the log shows the time that is left.
-    """
-    first = first_step(out)
-    num_steps_left = last_step(config, text) - first
-    if num_steps_left <= 0 or distributed.world_size() > 1:
-        return
-    own_name, is_resumed = run_name(config), first > 0
-    presets_above = None if is_resumed or is_finetuning else HOUR
-    durations = estimate_durations(config, text, device, num_steps_left, presets_above=presets_above)
-    say(f"estimate: {describe_duration(config, durations[own_name], is_resumed=is_resumed)}")
-    if len(durations) > 1:
-        say(f"presets: {describe_presets(durations, own_name)}")
-
-
-def _ignore_line(line: str) -> None:
-    """Status output of all processes except the first."""
 
 
 def _finished_report(out: Path, result: TrainResult, config: RunConfig) -> dict[str, Any] | None:
@@ -266,3 +259,11 @@ def _describe_run(config: RunConfig, model: BiLMConfig, data: PreparedData, devi
         f"{data.heldout.num_tokens:,} held out; {train.max_steps:,} steps of {train.rows} x {train.steps} tokens "
         f"on {device}, {train.precision}; recipe {config.recipe}"
     )
+
+
+def _describe_head_only_steps(train: TrainConfig) -> str:
+    """How many steps train the softmax alone; empty if none does."""
+    alone, hint = train.head_only_steps, "(train.head_only_steps)"
+    if alone >= train.max_steps:
+        return f"warning: all {train.max_steps:,} steps train the softmax alone {hint}; the vectors will not change"
+    return f"the first {alone:,} of {train.max_steps:,} steps train the softmax alone {hint}" if alone else ""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from elmo.model.config import BiLMConfig, num_parameters
+from elmo.model.config import BiLMConfig, HeadConfig, num_parameters
 from elmo.pretrain.config import RunConfig
+from elmo.pretrain.train.objective import MAX_LOGITS
 
 FLOAT_BYTES = 4
 
@@ -12,9 +13,9 @@ def training_memory(config: RunConfig, model: BiLMConfig) -> int:
     """Bytes of weights, gradients, optimizer state and the activations of a micro-batch; `model` has its softmax."""
     assert model.head is not None
     train, lstm = config.train, model.lstm
-    num_scored = config.objective.num_scored(model.head.vocab_size)
-    activations = lstm.num_layers * (14 * lstm.cell_dim + 6 * lstm.proj_dim) + 3 * num_scored  # per position
-    activations *= model.num_directions * train.rows * train.steps // train.accumulate
+    positions = model.num_directions * train.rows * train.steps // train.accumulate
+    activations = positions * lstm.num_layers * (14 * lstm.cell_dim + 6 * lstm.proj_dim)
+    activations += 3 * _num_logits(config, model.head, positions)
     return FLOAT_BYTES * (_num_copies(config) * num_parameters(model, head=True) + activations)
 
 
@@ -22,6 +23,17 @@ def checkpoint_bytes(config: RunConfig, model: BiLMConfig) -> int:
     """Bytes of the checkpoints in a run folder, the one that is being written included, and of the best weights."""
     num_copies = (config.train.keep + 1) * (_num_copies(config) - 1) + 1  # gradients are not stored
     return FLOAT_BYTES * num_copies * num_parameters(model, head=True)
+
+
+def _num_logits(config: RunConfig, head: HeadConfig, positions: int) -> int:
+    """The largest number of logits in memory at once.
+
+    The full softmax computes them in blocks. For the sampled softmax this is the number of plain PyTorch; the kernels
+    need less.
+    """
+    num_scored = config.objective.num_scored(head.vocab_size)
+    is_full = head.kind == "softmax" and num_scored == head.vocab_size  # also if as many words are sampled
+    return min(positions * num_scored, max(MAX_LOGITS, num_scored)) if is_full else positions * num_scored
 
 
 def _num_copies(config: RunConfig) -> int:

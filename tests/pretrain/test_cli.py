@@ -111,6 +111,7 @@ def test_dry_run_prints_an_estimate_and_writes_nothing(
         (["--device", "abacus"], "abacus"),
         (["--set", "objective.tied=true"], "tied"),
         (["--words", "--max-chars", "60"], "--max-chars cannot be given with --words"),
+        (["--dry-run", "--json"], "--dry-run prints its plan as text and not as --json"),
         (["--config", "missing.toml"], "missing.toml"),
     ],
 )

@@ -67,6 +67,16 @@ def test_words_replace_characters_at_the_models_width() -> None:
 
 
 @pytest.mark.parametrize(
+    ("table", "word_dim"), [({"num_words": 9, "word_dim": 40}, 40), ({"word_dim": 40}, 40), ("off", 64), (None, 64)]
+)
+def test_words_keep_the_given_width(table: Any, word_dim: int) -> None:
+    config = make_config({"preset": "tiny", "model": {"words": table}}, words=True)
+    assert config.model.chars is None
+    assert config.model.words is not None
+    assert config.model.words.word_dim == word_dim
+
+
+@pytest.mark.parametrize(
     ("settings", "message", "hint"),
     [
         ({"trian": {}}, "'trian'", "'train'"),
@@ -110,6 +120,10 @@ def test_set_turns_shuffling_off_with_either_spelling_of_false(word: str) -> Non
 def test_words_with_settings_of_the_wrong_shape_are_named() -> None:
     with pytest.raises(ConfigError, match=r"model\.lstm is 3; expected a table"):
         make_config({"model": {"lstm": 3}}, words=True)
+    with pytest.raises(ConfigError, match=r"model\.words is 3; expected a table"):
+        make_config({"model": {"words": 3}}, words=True)
+    with pytest.raises(ConfigError, match=r"model is 3; expected a table"):
+        make_config({"model": 3}, words=True)
 
 
 def test_files_that_are_no_toml_are_named(tmp_path: Path) -> None:

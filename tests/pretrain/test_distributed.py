@@ -13,6 +13,7 @@ from tiny_run import ENVIRONMENT, call, command, records, write_text
 DRIVER = Path(__file__).parent / "train_ranks.py"
 FAST = [
     "equal", "muon", "spike", "sparse", "nan", "fewer", "lost", "restart", "patient", "clocks", "overlap", "shares",
+    "finetune",
 ]  # fmt: skip
 
 

@@ -34,6 +34,7 @@ from elmo.pretrain.estimate import estimate
 from elmo.pretrain.job import identity
 from elmo.pretrain.memory import training_memory
 from elmo.pretrain.train.loop import train
+from elmo.pretrain.train.objective import MAX_LOGITS
 from elmo.pretrain.train.step import Trainer
 from elmo.pretrain.train.step_inputs import step_seed
 from elmo.pretrain.train.step_timing import TIME_LIMIT, measure_step, training_flops
@@ -261,6 +262,20 @@ def test_model_that_does_not_fit_into_memory_is_not_built(monkeypatch: pytest.Mo
     models = [model_config_for_vocab(replace(config, model=PRESETS[name]), 63) for name in ("original", "tiny")]
     ratio = training_flops(config, models[0]) / training_flops(config, models[1])
     assert durations["original"].step_seconds == pytest.approx(ratio * 1.0)
+
+
+def test_memory_of_the_full_softmax_is_bounded_by_its_blocks() -> None:
+    """100,000 words x 2 x 128 x 20 positions are 512 million logits, of which one block at a time is computed."""
+
+    def memory(vocab_size: int = 100_000, **objective: Any) -> int:
+        config = make_config({"preset": "tiny", "objective": objective})
+        return training_memory(config, model_config_for_vocab(config, vocab_size))
+
+    full, sampled = memory(softmax="full"), memory(num_samples=8192)
+    assert 3 * 4 * MAX_LOGITS < full < 3 * 4 * MAX_LOGITS + memory(num_samples=1)
+    assert sampled - memory(num_samples=1) == 3 * 4 * 5120 * 8191
+    assert memory(num_samples=200_000) == full  # no word is left out
+    assert memory(1000, softmax="full") == memory(1000, num_samples=1) + 3 * 4 * 5120 * 999  # less than a block
 
 
 def test_presets_take_over_the_input_of_the_run() -> None:

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
+import shutil
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,11 +17,15 @@ from tiny_run import settings, write_text
 
 import elmo
 from elmo.embed.lm import LanguageModel
-from elmo.errors import ConfigError
+from elmo.errors import ConfigError, OutputError
 from elmo.model.head import SoftmaxHead
-from elmo.pretrain.config import RunConfig
-from elmo.pretrain.finetune import adapt_model, adapt_vocabulary, finetune
+from elmo.pretrain.adaptation import adapt_model, adapt_vocabulary
+from elmo.pretrain.config import RunConfig, TrainConfig, head_only_steps
+from elmo.pretrain.continued import continued_config
+from elmo.pretrain.finetune import finetune
 from elmo.pretrain.job import pretrain
+from elmo.run_folder import lock_run_folder
+from elmo.settings import parse_assignment, read_toml
 from elmo.text.vocab import Vocabulary
 from elmo.weights.convert import drop_head
 from elmo.weights.model_parts import ModelParts, build
@@ -114,9 +122,155 @@ def test_a_new_softmax_is_trained_alone_first(workspace: Path, tmp_path: Path) -
     assert result.model is not None
     tuned = read_store(result.model)
     torch.testing.assert_close(tuned.tensors["stacks.0.layers.0.kernel"], kernel, atol=0, rtol=0)
-    result, _ = finetune(parts, domain_run(workspace, max_steps=20), tmp_path / "b", num_workers=1)
+
+
+@pytest.mark.parametrize(
+    ("train", "num_alone"),
+    [
+        ({"max_steps": 20}, 2),
+        ({"max_steps": 0, "epochs": 0.2}, 2),  # 27 steps
+        ({"max_steps": 400, "max_tokens": 20 * 20}, 2),  # 20 tokens per step
+        ({"max_steps": 1}, 0),
+        ({"max_steps": 20, "head_only_steps": 0}, 0),
+    ],
+    ids=str,
+)
+def test_a_new_softmax_is_trained_alone_for_a_tenth_of_the_run_unless_a_setting_says_otherwise(
+    train: dict[str, Any], num_alone: int, workspace: Path, tmp_path: Path
+) -> None:
+    parts, lines = drop_head(read_store(workspace / "run" / "model")), list[str]()
+    result, _ = finetune(parts, domain_run(workspace, **train), tmp_path, num_workers=1, say=lines.append)
+    assert read_toml(tmp_path / "config.toml")["train"]["head_only_steps"] == num_alone
+    alone = [line for line in lines if "train the softmax alone" in line]
+    assert [line.startswith(f"the first {num_alone} of ") for line in alone] == ([True] if num_alone else [])
     assert result.model is not None
-    assert not torch.equal(read_store(result.model).tensors["stacks.0.layers.0.kernel"], kernel)
+    kernel = "stacks.0.layers.0.kernel"
+    assert not torch.equal(read_store(result.model).tensors[kernel], parts.tensors[kernel])
+
+
+@pytest.mark.parametrize(("num_steps", "num_alone"), [(0, 0), (9, 0), (400, 40), (5000, 500), (100_000, 500)])
+def test_at_most_500_steps_train_a_new_softmax_alone(num_steps: int, num_alone: int) -> None:
+    assert head_only_steps(TrainConfig(), num_steps, new_softmax=True) == num_alone
+    assert head_only_steps(TrainConfig(), num_steps, new_softmax=False) == 0
+    for given in (0, 7):
+        assert head_only_steps(TrainConfig(head_only_steps=given), num_steps, new_softmax=True) == given
+
+
+def test_recorded_number_of_steps_for_the_softmax_alone_is_kept(workspace: Path, tmp_path: Path) -> None:
+    """Also where an earlier version recorded more of them, and where the command is repeated for a longer run."""
+    parts, lines = drop_head(read_store(workspace / "run" / "model")), list[str]()
+    finetune(parts, domain_run(workspace, max_steps=10, head_only_steps=9), tmp_path, num_workers=1)
+    finetune(parts, domain_run(workspace, max_steps=20), tmp_path, num_workers=1, say=lines.append)
+    assert read_toml(tmp_path / "config.toml")["train"]["head_only_steps"] == 9
+    assert not any("head_only_steps" in line for line in lines if "changed" in line)
+    config = continued_config(tmp_path, {"train": {"max_steps": 30}}, finetuning=True)
+    finetune(parts, config, tmp_path, num_workers=1, continued=True)
+    assert read_toml(tmp_path / "config.toml")["train"]["head_only_steps"] == 9
+
+
+@pytest.mark.parametrize(
+    ("assignment", "key"),
+    [
+        ("model.lstm.cell_dim=14", "model.lstm.cell_dim"),
+        ("preset=tiny", "preset"),
+        ("data.vocab_path=words.txt", "data.vocab_path"),
+        ("data.min_count=3", "data.min_count"),
+        ("data.max_chars=50", "data.max_chars"),
+    ],
+)
+def test_a_setting_without_effect_is_named(
+    assignment: str, key: str, workspace: Path, tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    out, model, text = tmp_path / "run", str(workspace / "run" / "model"), str(workspace / "new.txt")
+    done = run_in_process(capsys, "finetune", model, text, "--out", str(out), "--set", assignment)
+    assert done.returncode == 2
+    assert f"{key} cannot be set in fine-tuning" in done.stderr
+    section = parse_assignment(assignment).get("data")
+    if section is not None:
+        with pytest.raises(ConfigError, match=key):
+            elmo.finetune_bilm(model, text, out=out, data=section)
+    assert not out.exists()
+
+
+def test_only_the_first_process_prints(
+    workspace: Path, tmp_path: Path, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arguments = [
+        "finetune", str(workspace / "run" / "model"), str(workspace / "new.txt"), "--heldout",
+        str(workspace / "new_test.txt"), "--rows", "4", "--set", "train.steps=5", "--set", "objective.num_samples=16",
+        "--workers", "1", "--device", "cpu", "--max-steps", "2",
+    ]  # fmt: skip
+    for rank, prints in (("0", True), ("1", False)):
+        monkeypatch.setenv("RANK", rank)
+        for more in ((), ("--json",)):
+            done = run_in_process(capsys, *arguments, "--out", str(tmp_path / rank), *more)
+            assert done.returncode == 0, done.stderr
+            assert bool(done.stdout) is prints
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file() and path.name != ".lock"}
+
+
+def test_a_folder_with_another_start_is_refused_and_not_changed(workspace: Path, tmp_path: Path) -> None:
+    out, other_model = tmp_path / "run", tmp_path / "model"
+    parts, config = read_store(workspace / "run" / "model"), domain_run(workspace, max_steps=2)
+    finetune(parts, config, out, num_workers=1)
+    shutil.copytree(workspace / "run" / "model", other_model)
+    before = contents(out)
+    other_text = replace(config, data=replace(config.data, files=(str(workspace / "old.txt"),)))
+    starts: list[tuple[ModelParts, RunConfig, dict[str, Any], str]] = [
+        (parts, other_text, {}, "on other text: its vocabulary has 69 words, that of this text and model 63"),
+        (parts, config, {"min_count": 3}, "started otherwise (min_count 5 -> 3)"),
+        (read_store(other_model), config, {}, f"-> {other_model})"),
+    ]
+    for model, settings_of_run, options, message in starts:
+        with pytest.raises(ConfigError, match=re.escape(message)) as error:
+            finetune(model, settings_of_run, out, num_workers=1, **options)
+        assert f"elmo finetune --out {out}" in error.value.hint
+        assert contents(out) == before
+    result, _ = finetune(parts, continued_config(out, finetuning=True), out, num_workers=1, continued=True)
+    assert result.train.step == 2
+
+
+def test_a_folder_of_pretraining_is_refused_and_not_changed(workspace: Path) -> None:
+    before = contents(workspace / "run")
+    with pytest.raises(ConfigError, match="is a run of `elmo pretrain`"):
+        finetune(read_store(workspace / "run" / "model"), domain_run(workspace), workspace / "run", num_workers=1)
+    assert contents(workspace / "run") == before
+
+
+def test_a_folder_in_use_is_refused_and_not_changed(workspace: Path, tmp_path: Path) -> None:
+    with lock_run_folder(tmp_path), pytest.raises(OutputError, match="is in use by"):
+        finetune(read_store(workspace / "run" / "model"), domain_run(workspace), tmp_path, num_workers=1)
+    assert not contents(tmp_path)
+
+
+def test_perplexity_before_is_measured_again_for_other_files(workspace: Path, tmp_path: Path) -> None:
+    parts, config, lines = read_store(workspace / "run" / "model"), domain_run(workspace, max_steps=2), list[str]()
+    old_test = str(workspace / "old_test.txt")
+
+    def tune(*also: str) -> tuple[dict[str, Any], list[str]]:
+        lines.clear()
+        report = finetune(parts, config, tmp_path, also=also, num_workers=1, say=lines.append)[1]
+        return report, [line for line in lines if "measuring" in line and "new_test.txt" in line]
+
+    alone, measured = tune()
+    assert len(measured) == 2
+    both, measured = tune(old_test)
+    assert len(measured) == 2
+    for side in ("before", "after"):
+        assert set(both[side]["by_source"]) == {"new_test.txt", "old_test.txt"}
+        assert both[side]["by_source"]["new_test.txt"]["reset"] == alone[side]["reset"]
+    assert json.loads((tmp_path / "initial.json").read_text())["also"] == [old_test]
+    again, measured = tune(old_test)
+    assert not measured
+    assert again["before"] == both["before"]
+    del again["files"]  # as an earlier version recorded it, in both files
+    (tmp_path / "finetune.json").write_text(json.dumps(again))
+    (tmp_path / "before.json").write_text(json.dumps(alone["before"]))
+    assert tune(old_test)[0]["before"] == both["before"]
+    assert json.loads((tmp_path / "before.json").read_text())["files"] == [str(workspace / "new_test.txt"), old_test]
 
 
 def test_the_commands_finetune_and_perplexity(workspace: Path, tmp_path: Path, capsys) -> None:

@@ -7,19 +7,21 @@ import signal
 import threading
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from tiny_run import settings, write_text
+from tiny_run import run, settings, write_text
 
-from elmo.errors import DataError
+from elmo.errors import DataError, ElmoError
 from elmo.model.bilm import BiLM
 from elmo.model.config import BiLMConfig, CharConfig, HeadConfig, LSTMConfig
 from elmo.pretrain.config import make_config
 from elmo.pretrain.data.prepare import prepare
 from elmo.pretrain.data.stream import ContinuousStream, LMBatch
 from elmo.pretrain.train.prefetch import Prefetcher
+from elmo.pretrain.train.spike_guard import SpikeGuard
 from elmo.pretrain.train.step import StepMetrics, Trainer
 from elmo.pretrain.train.throughput import ThroughputMeter, flops_per_token
 from elmo.stop_signals import StopSignals
@@ -131,6 +133,30 @@ def test_error_of_the_stream_is_raised_by_next(tmp_path: Path) -> None:
         batches.next()
         with pytest.raises(DataError, match="a shard is gone"):
             batches.next()
+
+
+def test_a_thread_that_does_not_end_is_an_error_before_the_stream_is_restored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A spike of the loss ends the batches, and the thread that prepares them is still busy."""
+    released, make_inputs = threading.Event(), Trainer.make_inputs
+    monkeypatch.setattr("elmo.pretrain.train.prefetch.CLOSE_TIMEOUT", 0.1)
+    restored: list[dict[str, Any]] = []
+    monkeypatch.setattr(ContinuousStream, "restore", lambda stream, state: restored.append(state))
+    monkeypatch.setattr(SpikeGuard, "observe", lambda guard, loss: True)
+
+    def slow_inputs(trainer: Trainer, batch: LMBatch, step: int) -> Any:
+        if step and threading.current_thread().name == "elmo-batches":
+            released.wait()
+        return make_inputs(trainer, batch, step)
+
+    monkeypatch.setattr(Trainer, "make_inputs", slow_inputs)
+    try:
+        with pytest.raises(ElmoError, match="A background thread still reads text"):
+            run(write_text(tmp_path / "text.txt"), tmp_path / "run")
+    finally:
+        released.set()
+    assert not restored
 
 
 def test_first_signal_is_recorded_and_the_second_interrupts() -> None:

@@ -29,11 +29,12 @@ from kill_train import SHORT_WINDOWS, randomize_softmax
 from safetensors.torch import load_file
 
 from elmo.errors import ConfigError
-from elmo.pretrain import job
+from elmo.pretrain import finetune, finetune_start, job
 from elmo.pretrain.train import distributed, gradient_exchange, spike_guard
 from elmo.pretrain.train import step as step_module
 from elmo.pretrain.train.checkpoint import newest_sound
 from elmo.pretrain.train.step import Trainer
+from elmo.weights.store import read_store
 
 EXACT = {"objective": {"dropout": 0.0}, "train": {"rows": 16, "max_steps": 30, "reset": 0.3}}
 STEP_TIMEOUT = distributed.STEP_TIMEOUT
@@ -257,6 +258,33 @@ def rows_that_cannot_be_shared_are_refused(text: Path, folder: Path) -> None:
     assert exit_codes(start(3, work)) == [0, 0, 0]
 
 
+def only_the_first_starts_fine_tuning(text: Path, folder: Path) -> None:
+    """Rank 0 alone counts the words, writes the start of the run and says lines; two processes train like one."""
+    assert exit_codes(start(1, lambda: tiny_run.run(text, folder / "old", EXACT))) == [0]
+    counting, writing = finetune_start.adapt_vocabulary, finetune.atomic_file
+
+    def work(out: Path) -> None:
+        lines: list[str] = []
+
+        def on_first_only(function: Callable[..., Any]) -> Callable[..., Any]:
+            def checked(*args: Any, **options: Any) -> Any:
+                assert os.environ["RANK"] == "0"
+                return function(*args, **options)
+
+            return checked
+
+        finetune_start.adapt_vocabulary, finetune.atomic_file = on_first_only(counting), on_first_only(writing)
+        config, parts = tiny_run.settings(text, EXACT), read_store(folder / "old" / "model")
+        result, _ = finetune.finetune(parts, config, out, also=(str(text),), num_workers=1, say=lines.append)
+        is_first = os.environ["RANK"] == "0"
+        assert (result.model is not None, bool(lines)) == (is_first, is_first)
+
+    for count in (1, 2):
+        assert exit_codes(start(count, lambda count=count: work(folder / str(count)))) == [0] * count
+    one, two = (load_file(folder / str(count) / "model" / "model.safetensors") for count in (1, 2))
+    assert max(float((one[name] - two[name]).abs().max()) for name in one) < 1e-4
+
+
 CONSTANT = {"warmup": 0.0, "decay": "none"}
 ENDLESS = tiny_run.train_settings(max_steps=1_000_000, checkpoint_every=5)
 TESTS: dict[str, Callable[[Path, Path], None]] = {
@@ -273,6 +301,7 @@ TESTS: dict[str, Callable[[Path, Path], None]] = {
     "clocks": clock_of_rank_0_decides,
     "overlap": gradients_are_sent_during_the_backward_pass,
     "shares": rows_that_cannot_be_shared_are_refused,
+    "finetune": only_the_first_starts_fine_tuning,
 }
 
 

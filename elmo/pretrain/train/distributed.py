@@ -8,7 +8,7 @@ same update from the same weights, and a non-finite number in one process is see
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 
@@ -35,6 +35,15 @@ def rank() -> int:
 def world_size() -> int:
     """The number of processes; 1 without torchrun."""
     return dist.get_world_size() if _is_initialized() else 1
+
+
+def first_process_only(say: Callable[[str], None]) -> Callable[[str], None]:
+    """`say` itself on rank 0, and a function that does nothing on all other processes: each line is printed once."""
+    return say if rank() == 0 else _say_nothing
+
+
+def _say_nothing(line: str) -> None:
+    pass
 
 
 @contextmanager

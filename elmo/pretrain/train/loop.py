@@ -88,14 +88,13 @@ def train(
         rank=distributed.rank(),
         world_size=distributed.world_size(),
     )
+    print_status = distributed.first_process_only(print_status)
     state = RunState(trainer, stream, config, folder, identity)
     state.resume(strict_resume, print_status)
     is_first = distributed.rank() == 0
     if is_first:
         checkpoint.remove_unfinished(folder / "checkpoints")
         write_config(config, folder)
-    else:
-        print_status = _print_nothing
     meter = ThroughputMeter(config, trainer, state.step, stream.positions_per_epoch)
     metrics_file = (
         MetricsLog(folder / "metrics.jsonl", state.step, tensorboard=settings.tensorboard)
@@ -109,6 +108,7 @@ def train(
                 result = loop.run(batches)
             if result is not None:
                 return result
+            batches.require_ended()  # before the stream is restored
             meter.rewind(state.roll_back(metrics_log, print_status))
 
 
@@ -116,10 +116,6 @@ def _prefetch(state: RunState) -> Batches:
     """The batches from the stream's position on, with the inputs of the steps from the current step on."""
     steps = count(state.step)
     return Prefetcher(state.stream, lambda batch: (batch, state.trainer.make_inputs(batch, next(steps))))
-
-
-def _print_nothing(line: str) -> None:
-    """Replaces `print_status` on all processes except rank 0."""
 
 
 class _Loop:

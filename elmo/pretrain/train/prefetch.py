@@ -12,7 +12,10 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Generic, TypeVar
 
+from elmo.errors import ElmoError
 from elmo.pretrain.data.stream import ContinuousStream, LMBatch
+
+CLOSE_TIMEOUT = 10  # seconds for which a closed prefetcher waits for each thread
 
 Prepared = TypeVar("Prepared")
 
@@ -47,7 +50,19 @@ class Prefetcher(Generic[Prepared]):
         sys.setswitchinterval(self._switch_interval)
         self._closed.set()
         for thread in self._threads:
-            thread.join(timeout=10)
+            thread.join(timeout=CLOSE_TIMEOUT)
+
+    def require_ended(self) -> None:
+        """Raises ElmoError if a thread still uses the stream after the prefetcher was closed.
+
+        The stream must not be moved then: its position would be that of neither.
+        """
+        if any(thread.is_alive() for thread in self._threads):
+            raise ElmoError(
+                f"A background thread still reads text {CLOSE_TIMEOUT} s after it was told to end, and the run cannot "
+                "return to a checkpoint meanwhile.",
+                "The disk may be slow or unavailable. The same command continues from the last checkpoint.",
+            )
 
     def next(self) -> tuple[Prepared, dict[str, Any]]:
         """The next prepared batch and the stream's state after it; raises the errors of the background threads."""

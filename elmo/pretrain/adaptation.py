@@ -1,0 +1,131 @@
+"""Adapts the vocabulary and the softmax of a biLM to text of a new domain (paper section 3.4).
+
+The softmax keeps its rows for words of the old vocabulary, gets new rows for frequent words of the domain, and is
+reordered by the frequencies of the domain, which the sampled softmax needs. A model without a softmax (the published
+files) gets a new one with random weights.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from elmo.errors import ConfigError
+from elmo.kernels.api import find_strongest_windows
+from elmo.model.bilm import BiLM
+from elmo.model.config import HeadConfig
+from elmo.model.head import SoftmaxHead
+from elmo.pretrain.config import RunConfig
+from elmo.pretrain.data.languages import sample_languages
+from elmo.pretrain.data.prepare_config import PrepareConfig
+from elmo.pretrain.data.vocabulary import count_words
+from elmo.text.chars import encode_token
+from elmo.text.vocab import BOS, EOS, UNK, Vocabulary
+from elmo.weights.model_parts import ModelParts, build
+
+NEIGHBORS = 10  # old words whose rows are averaged into the row of a new word
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """How much of the domain's text the vocabulary covers before and after it is adapted."""
+
+    old_words: int
+    new_words: int
+    before: float  # share of tokens
+    after: float
+
+
+def adapt_vocabulary(
+    parts: ModelParts, config: RunConfig, max_new_words: int, min_count: int, num_workers: int | None
+) -> tuple[list[str], Coverage]:
+    """The old words and frequent new words, sorted by falling frequency in the domain; unseen old words come last."""
+    words, counted, frequency = _count_domain(config.data, num_workers)
+    specials = (BOS, EOS, UNK)
+    old = [word for word in (parts.vocab or ()) if word not in specials] if parts.config.head else []
+    excluded = {*old, *specials}
+    frequent = [word for word in words if word not in excluded and counted[word] >= min_count]
+    new = frequent[: max_new_words if old else config.data.max_vocab]
+    old_rank = {word: rank for rank, word in enumerate(old)}
+    ordered = sorted(old + new, key=lambda word: (-frequency.get(word, 0), old_rank.get(word, len(old_rank)), word))
+    total = max(sum(n for word, n in frequency.items() if word not in specials), 1)
+    before, after = (sum(frequency.get(word, 0) for word in group) / total for group in (old, old + new))
+    return [*specials, *ordered], Coverage(len(old), len(new), before, after)
+
+
+def _count_domain(data: PrepareConfig, num_workers: int | None) -> tuple[list[str], dict[str, int], dict[str, float]]:
+    """The words of the text in falling order, their counts, and their counts weighted as training reads languages."""
+
+    def table(files: Iterable[str]) -> tuple[list[str], list[int]]:
+        words, _, train, _ = count_words(files, data.reading, num_workers=num_workers).table()
+        return words, train.tolist()
+
+    if not data.languages:
+        words, counts = table(data.files)
+        counted = dict(zip(words, counts, strict=True))
+        return words, counted, {word: float(count) for word, count in counted.items()}
+    tables = {name: table(files) for name, files in data.languages.items()}
+    # sentence ends are not counted here: these weights only order the words
+    sizes = {name: sum(counts) for name, (_, counts) in tables.items()}
+    counted = {}
+    frequency: dict[str, float] = {}
+    for language in sample_languages(sizes, data.temperature):
+        for word, count in zip(*tables[language.name], strict=True):
+            counted[word] = counted.get(word, 0) + count
+            frequency[word] = frequency.get(word, 0.0) + count * language.repetitions
+    return sorted(frequency, key=lambda word: (-frequency[word], word)), counted, frequency
+
+
+def adapt_model(parts: ModelParts, vocab: list[str], device: str = "cpu") -> BiLM:
+    """The model with a softmax over `vocab`: rows of old words are copied, rows of new words are weighted means.
+
+    The mean is over the rows of the most similar old words. Similarity is the cosine of the context-independent token
+    vectors, which depend on the characters alone.
+    """
+    source = build(parts).to(device)
+    model = BiLM(replace(parts.config, head=HeadConfig(vocab_size=len(vocab)))).to(device)
+    weights = {name: tensor for name, tensor in source.state_dict().items() if not name.startswith("head.")}
+    model.load_state_dict(weights, strict=False)
+    if parts.config.head is None:
+        return model
+    if not isinstance(source.head, SoftmaxHead):
+        raise ConfigError(
+            "The model has an adaptive softmax, which cannot get new words.", "Train a new model instead."
+        )
+    assert parts.vocab is not None
+    assert isinstance(model.head, SoftmaxHead)
+    old_vocab = Vocabulary(parts.vocab, source=parts.source)
+    row_pairs = [(row, old_vocab.id(word)) for row, word in enumerate(vocab) if word in old_vocab]
+    all_new_rows = [row for row, word in enumerate(vocab) if word not in old_vocab]
+    with torch.no_grad():
+        copied_rows, old_rows = (torch.tensor(rows, device=device) for rows in zip(*row_pairs, strict=True))
+        model.head.weight[copied_rows] = source.head.weight[old_rows]
+        model.head.bias[copied_rows] = source.head.bias[old_rows]
+        if all_new_rows:
+            old_vectors = _token_vectors(source, [old_vocab.words[int(i)] for i in old_rows])  # (old words, P)
+            for start in range(0, len(all_new_rows), 256):
+                new_rows = torch.tensor(all_new_rows[start : start + 256], device=device)  # (N,)
+                vectors = _token_vectors(source, [vocab[int(i)] for i in new_rows])  # (N, P)
+                num_neighbors = min(NEIGHBORS, len(old_vectors))
+                cosine, nearest = (vectors @ old_vectors.t()).topk(num_neighbors, dim=1)  # (N, neighbors)
+                mixture = torch.softmax(cosine * 10, dim=1)  # (N, neighbors), the nearest has the highest weight
+                neighbor_rows = old_rows[nearest]  # (N, neighbors)
+                model.head.weight[new_rows] = (mixture[:, :, None] * source.head.weight[neighbor_rows]).sum(dim=1)
+                model.head.bias[new_rows] = (mixture * source.head.bias[neighbor_rows]).sum(dim=1)
+    return model
+
+
+def _token_vectors(model: BiLM, words: list[str]) -> Tensor:
+    """The context-independent vectors of words, normalised to length 1, (N, P)."""
+    chars = model.config.chars
+    assert chars is not None
+    vectors, parameter = [], next(model.parameters())
+    strongest_windows = find_strongest_windows(model, parameter.device, parameter.dtype)
+    for start in range(0, len(words), 512):
+        ids = np.stack([encode_token(word, chars.max_chars) for word in words[start : start + 512]])
+        vectors.append(model.token_encoder(torch.from_numpy(ids).to(parameter.device), strongest_windows))
+    return torch.nn.functional.normalize(torch.cat(vectors), dim=1)  # (N, P)
