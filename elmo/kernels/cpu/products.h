@@ -38,6 +38,8 @@ struct Right {
   const Word* at(long panel, long step) const { return words + panel * panel_stride + step * PANEL; }
 };
 
+inline long panels_of(long columns) { return round_up(columns, PANEL) / PANEL; }
+
 template <class D>
 constexpr long steps_of(long inputs) {
   return (inputs + D::PER_WORD - 1) / D::PER_WORD;

@@ -64,7 +64,7 @@ class Convolutions {
     return responses + std::max(responses / 4, 2 * filters + num_used() * round_up(E_, PANEL));
   }
 
-  long num_pieces() const { return num_parts(); }
+  long num_parts() const { return long(parts_.size()); }
   long num_used() const { return long(w_.used.size()); }
 
   Grid forward_grid() const { return Grid(s_.N, num_parts(), s_.N, 1, s_.threads); }
@@ -102,7 +102,7 @@ class Convolutions {
     const long part_number = order_[number];
     const Part& part = parts_[part_number];
     const Convolution& c = *part.convolution;
-    const long U = num_used(), e_panels = round_up(E_, PANEL) / PANEL;
+    const long U = num_used(), e_panels = panels_of(E_);
     float* d_responses = scratch;                               // (width, used characters, PANEL)
     float* filters = d_responses + c.width * U * PANEL;         // (panels of E, width, PANEL filters, PANEL)
     float* d_filters = filters + e_panels * c.width * PANEL * PANEL;  // (width, E, PANEL)
@@ -167,7 +167,6 @@ class Convolutions {
   };
 
   static const Word* as_words(const float* x) { return reinterpret_cast<const Word*>(x); }
-  long num_parts() const { return long(parts_.size()); }
   long windows_of(long i, const Convolution& c) const { return std::min<long>(w_.num_windows[i], task_.columns - c.width + 1); }
 
   // The largest response of each filter and the first window that has it.

@@ -80,11 +80,11 @@ class Encoder {
     }
     for (long layer = task_.num_highways - 1; layer >= 0; layer--) {
       phase++->share(sizes_.panels, [&](long p) { dense_.split_gradient(layer, p); });
-      share_both(*phase++, dense_.d_both_grid, dense_.d_weight_grid,
+      share_both(*phase++, dense_.both_grid, dense_.d_weight_grid,
                  [&](long first, long last, long p, long end) { dense_.d_inputs(layer, first, last, p, end, scratch); },
                  [&](long first, long last, long p, long end) { dense_.d_weights(layer, first, last, p, end, scratch); });
     }
-    phase++->share(convolutions_.num_pieces(), [&](long i) { convolutions_.backward(i, dense_.x(0), dense_.d_x(), scratch); });
+    phase++->share(convolutions_.num_parts(), [&](long i) { convolutions_.backward(i, dense_.x(0), dense_.d_x(), scratch); });
     phase++->share(1, [&](long) {
       convolutions_.finish_backward();
       if (task_.d_features) copy_rows(w_.d_x.data(), stride, task_.d_features, sizes_.dim, sizes_.dim, 0, sizes_.N);

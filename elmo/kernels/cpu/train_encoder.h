@@ -129,7 +129,7 @@ struct Sizes {
 
   explicit Sizes(const Words& task)
       : task(task), N(task.num_words), F(task.num_filters), dim(task.feature_dim), token_dim(dim + F),
-        panels(round_up(F, PANEL) / PANEL), x_stride(round_up(token_dim + PANEL, 64) + ROW_GAP),
+        panels(panels_of(F)), x_stride(round_up(token_dim + PANEL, 64) + ROW_GAP),
         both_stride(2 * panels * PANEL + ROW_GAP), out_stride(round_up(task.out_dim, 64) + ROW_GAP),
         threads(std::max<int64_t>(1, task.num_threads)) {}
 };

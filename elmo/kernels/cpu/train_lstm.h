@@ -167,7 +167,7 @@ class TrainStacks {
           pack_columns<D>([&](long n) { return from + n * 4 * H_; }, count, P_, to, 0, W_ / PANEL, panel_words);
         }
     pack_columns<D>([&](long n) { return call.projections[i] + n * P_; }, P_, H_, tape.projection_t.data(), 0,
-                    round_up(H_, PANEL) / PANEL, p_steps_ * PANEL);
+                    panels_of(H_), p_steps_ * PANEL);
   }
 
   struct Scratch {
@@ -308,7 +308,7 @@ class TrainStacks {
       gradient_of_hidden(call, r, l, n + b, from_next, tape);
     }
     const Left d_hidden = hidden_gradients(tape, n, rows, scratch);
-    const long cell_panels = round_up(H_, PANEL) / PANEL, gate_steps = PANEL / D::PER_WORD;
+    const long cell_panels = panels_of(H_), gate_steps = PANEL / D::PER_WORD;
     const Right kernel{tape.kernel_t.data(), panels_ * gate_steps * PANEL};
     for (long q = 0; q < cell_panels; q++) {
       in_tiles(0, rows, [&](auto count, long row) __attribute__((always_inline)) {

@@ -90,7 +90,7 @@ class Softmax {
   explicit Softmax(const SoftmaxTask& task) : task_(task), dim_(task.proj_dim), states_(task.num_states), words_(task.num_words) {
     steps_ = steps_of<D>(dim_);
     row_dim_ = round_up(dim_, PANEL);
-    panels_ = round_up(states_, PANEL) / PANEL;
+    panels_ = panels_of(states_);
     const long fitting = BLOCK_BYTES / (words_ * PANEL_WORDS * long(sizeof(Word)));
     const long most = std::min(MOST_PANELS, std::max(FEWEST_PANELS, fitting)), blocks = (panels_ + most - 1) / most;
     block_ = (panels_ + blocks - 1) / blocks;
