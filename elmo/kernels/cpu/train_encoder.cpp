@@ -3,8 +3,6 @@
 // Each element of a result is computed by one thread in a fixed order, so the number of threads does not change any bit.
 #include "train_encoder.h"
 
-#include <memory>
-
 #include "train_convolutions.h"
 #include "train_highways.h"
 
@@ -137,27 +135,21 @@ class Encoder {
 
 template <class D>
 int run(const Words& task, Workspace& workspace, bool backward) {
-  std::unique_ptr<Encoder<D>> encoder;
-  const int status = run_all(1, 1, nullptr, [&](long) -> int {
-    encoder.reset(new Encoder<D>(task, workspace));
-    backward ? encoder->prepare_backward() : encoder->prepare_forward();
-    return OK;
-  });
-  if (status != OK) return status;
+  Encoder<D> encoder(task, workspace);
+  backward ? encoder.prepare_backward() : encoder.prepare_forward();
   const long threads = std::max<int64_t>(1, task.num_threads);
   return run_all(threads, threads, nullptr, [&](long thread) -> int {
-    backward ? encoder->backward(thread) : encoder->forward(thread);
+    backward ? encoder.backward(thread) : encoder.forward(thread);
     return OK;
   });
 }
 
 int run_with_dtype(const Words* task, void* workspace, bool backward) {
-  int status = NOT_IN_THIS_BUILD;
-  if (task->dtype == FLOAT32) status = run<Float32>(*task, *static_cast<Workspace*>(workspace), backward);
+  if (task->dtype == FLOAT32) return run<Float32>(*task, *static_cast<Workspace*>(workspace), backward);
 #if defined(__AVX512BF16__)
-  if (task->dtype == BFLOAT16) status = run<BFloat16>(*task, *static_cast<Workspace*>(workspace), backward);
+  if (task->dtype == BFLOAT16) return run<BFloat16>(*task, *static_cast<Workspace*>(workspace), backward);
 #endif
-  return status;
+  return NOT_IN_THIS_BUILD;
 }
 
 }  // namespace
@@ -175,12 +167,16 @@ void* elmo_train_encoder_workspace() {
 void elmo_train_encoder_drop(void* workspace) { delete static_cast<Workspace*>(workspace); }
 
 int elmo_train_encoder_forward(const Words* task, void* workspace) {
-  const long characters = task->num_convolutions ? task->num_chars + 1 : 0;
-  if (!in_range(task->ids, task->num_words * task->columns, 0, characters)) return OUT_OF_RANGE;
-  return run_with_dtype(task, workspace, false);
+  return guarded([&]() -> int {
+    const long characters = task->num_convolutions ? task->num_chars + 1 : 0;
+    if (!in_range(task->ids, task->num_words * task->columns, 0, characters)) return OUT_OF_RANGE;
+    return run_with_dtype(task, workspace, false);
+  });
 }
 
 // Reads what the forward call with the same task left in the workspace, and overwrites it.
-int elmo_train_encoder_backward(const Words* task, void* workspace) { return run_with_dtype(task, workspace, true); }
+int elmo_train_encoder_backward(const Words* task, void* workspace) {
+  return guarded([&] { return run_with_dtype(task, workspace, true); });
+}
 
 }  // extern "C"

@@ -44,15 +44,11 @@ void* elmo_tape_new(const StackCall* shape) {
 void elmo_tape_drop(void* tape) { delete static_cast<Tape*>(tape); }
 
 int elmo_stacks_forward(void* tape, const StackCall* call) {
-  try {
-    return with_stacks(static_cast<Tape*>(tape), [&](auto& stacks) { return stacks.forward(*call); });
-  } catch (const std::bad_alloc&) {
-    return OUT_OF_MEMORY;
-  }
+  return guarded([&] { return with_stacks(static_cast<Tape*>(tape), [&](auto& stacks) { return stacks.forward(*call); }); });
 }
 
 int elmo_stacks_backward(void* tape, const StackCall* call) {
-  return with_stacks(static_cast<Tape*>(tape), [&](auto& stacks) { return stacks.backward(*call); });
+  return guarded([&] { return with_stacks(static_cast<Tape*>(tape), [&](auto& stacks) { return stacks.backward(*call); }); });
 }
 
 }  // extern "C"
