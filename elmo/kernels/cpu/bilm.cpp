@@ -137,6 +137,7 @@ int elmo_encode(const Words* task) {
 // One product of rows (M, inputs), for tests and measurements: out (M, outputs padded to panels).
 int elmo_product(const void* matrix, const float* rows, int64_t num_rows, float* out, int64_t repeats) {
   const Matrix& m = *static_cast<const Matrix*>(matrix);
+  if (!countable({num_rows, std::max(row_words(m.dtype, m.inputs), m.outputs)})) return OUT_OF_MEMORY;
   return guarded([&]() -> int {
     const bool has_dtype = with_dtype(m.dtype, [&](auto type) {
       using D = decltype(type);

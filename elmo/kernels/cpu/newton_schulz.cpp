@@ -27,5 +27,8 @@ int run(const NewtonSchulzTask& task) {
 }  // namespace
 
 extern "C" int elmo_newton_schulz(const elmo::NewtonSchulzTask* task) {
+  const int64_t rows = task->rows, columns = task->columns;
+  if (!countable({task->count, rows, columns}) || !countable({rows, rows + 2 * PANEL}) || !countable({columns, PANEL}))
+    return OUT_OF_MEMORY;
   return guarded([&] { return run(*task); });
 }

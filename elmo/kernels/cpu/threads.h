@@ -2,9 +2,9 @@
 #pragma once
 #include <algorithm>
 #include <atomic>
-#include <climits>
 #include <functional>
 #include <initializer_list>
+#include <limits>
 #include <new>
 #include <thread>
 #include <vector>
@@ -58,7 +58,7 @@ bool in_range(const T* ids, long count, long low, long high) {
 inline bool countable(std::initializer_list<int64_t> shape) {
   double elements = 1;
   for (int64_t size : shape) elements *= double(size);
-  return elements < double(LONG_MAX);
+  return elements < double(std::numeric_limits<long>::max());
 }
 
 }  // namespace elmo

@@ -133,6 +133,25 @@ class Encoder {
   long scratch_size_ = 0;
 };
 
+// Whether `long` can count every array of a call.
+bool fits(const Words& task) {
+  const int64_t N = task.num_words, F = task.num_filters, E = task.char_dim, threads = std::max<int64_t>(1, task.num_threads);
+  const int64_t row = std::max({2 * F, task.feature_dim + F, task.out_dim}) + 256;  // with more than its padding
+  if (!countable({N, task.columns}) || !countable({task.num_highways + 1, N + 1, row}) || !countable({row, row}) ||
+      !countable({task.num_chars + 1, E}) || !countable({threads, 4 * PANEL, row + CACHE_ROWS}))
+    return false;
+  const int64_t used = std::min(N * task.columns, task.num_chars + 1);  // most characters that occur
+  int64_t parts = 0, widest = 0;
+  for (int64_t f = 0; f < task.num_convolutions; f++) {
+    const Convolution& c = task.convolutions[f];
+    if (!countable({c.count, E, c.width})) return false;
+    parts += c.count / PANEL + 1;
+    widest = std::max(widest, c.width);
+  }
+  return countable({parts, N, PANEL}) && countable({parts, used, E}) &&
+         countable({threads, widest, used + 2 * PANEL, E + 3 * PANEL});
+}
+
 template <class D>
 int run(const Words& task, Workspace& workspace, bool backward) {
   Encoder<D> encoder(task, workspace);
@@ -168,6 +187,7 @@ void elmo_train_encoder_drop(void* workspace) { delete static_cast<Workspace*>(w
 
 int elmo_train_encoder_forward(const Words* task, void* workspace) {
   return guarded([&]() -> int {
+    if (!fits(*task)) return OUT_OF_MEMORY;
     const long characters = task->num_convolutions ? task->num_chars + 1 : 0;
     if (!in_range(task->ids, task->num_words * task->columns, 0, characters)) return OUT_OF_RANGE;
     return run_with_dtype(task, workspace, false);
@@ -176,7 +196,7 @@ int elmo_train_encoder_forward(const Words* task, void* workspace) {
 
 // Reads what the forward call with the same task left in the workspace, and overwrites it.
 int elmo_train_encoder_backward(const Words* task, void* workspace) {
-  return guarded([&] { return run_with_dtype(task, workspace, true); });
+  return guarded([&]() -> int { return fits(*task) ? run_with_dtype(task, workspace, true) : OUT_OF_MEMORY; });
 }
 
 }  // extern "C"

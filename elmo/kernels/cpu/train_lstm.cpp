@@ -13,6 +13,12 @@ struct Tape {
 #endif
 };
 
+// Whether `long` can count every array of the weights.
+bool weights_fit(const StackCall& shape) {
+  const int64_t P = shape.proj_dim + 64, H = shape.cell_dim + 64;  // with padding
+  return countable({8, P, H}) && countable({shape.num_directions, shape.num_layers, H});
+}
+
 template <class Work>
 int with_stacks(Tape* tape, Work work) {
 #if defined(__AVX512BF16__)
@@ -27,6 +33,7 @@ extern "C" {
 
 // Memory for one forward and backward pass of models of this shape; null: no memory, or the dtype is not in this build.
 void* elmo_tape_new(const StackCall* shape) {
+  if (!weights_fit(*shape)) return nullptr;
   try {
     std::unique_ptr<Tape> tape(new Tape);
     tape->dtype = int(shape->dtype);

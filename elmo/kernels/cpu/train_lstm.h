@@ -69,6 +69,7 @@ class TrainStacks {
   }
 
   int forward(const StackCall& call) {
+    if (!fits(call)) return OUT_OF_MEMORY;
     reserve(call.num_steps, call.num_rows);
     const int status = run_all(R_ * L_, call.num_threads, nullptr, [&](long i) -> int {
       pack_forward(call, i);
@@ -102,10 +103,16 @@ class TrainStacks {
  private:
   static constexpr long PANELS_PER_PIECE = 4, CELLS_PER_PIECE = 96, ROWS_PER_JOB = 12;
 
+  // Whether `long` can count every array of the tokens of a call.
+  bool fits(const StackCall& call) const {
+    const int64_t T = call.num_steps, B = call.num_rows;
+    return countable({panels_ * PANEL + W_, T + 1, B}) && countable({R_, W_, T, B}) && countable({R_, L_, T, B, P_}) &&
+           countable({R_, L_, B, H_});
+  }
+
   // Memory for T steps of B rows. Rows keep their padding, which is zero, when the shape changes.
-  void reserve(int64_t T, int64_t B) {
-    if (!countable({panels_ * PANEL + W_, T + 1, B}) || !countable({R_ * W_, T, B})) throw std::bad_alloc();
-    T_ = long(T), B_ = long(B), N_ = T_ * B_;
+  void reserve(long T, long B) {
+    T_ = T, B_ = B, N_ = T_ * B_;
     for (const auto& each : tapes_) {
       LayerTape& tape = *each;
       for (auto* rows : {&tape.inputs, &tape.before, &tape.hidden, &tape.d_hidden}) rows->grow(N_ * W_);

@@ -1,8 +1,6 @@
 // The C functions of the softmax of training: losses with gradients, and the gradient of the dense weight and bias.
 #include "train_softmax.h"
 
-#include "threads.h"
-
 namespace {
 
 using namespace elmo;
@@ -83,6 +81,7 @@ extern "C" {
 // Writes losses, d_hidden, d_rows, d_offsets and d_true.
 int elmo_softmax(const SoftmaxTask* task) {
   return guarded([&]() -> int {
+    if (!Softmax<Float32>::fits(*task)) return OUT_OF_MEMORY;
     if (!valid(*task)) return OUT_OF_RANGE;
     int status = NOT_IN_THIS_BUILD;
     with_dtype(int(task->dtype), [&](auto type) {
@@ -96,6 +95,7 @@ int elmo_softmax(const SoftmaxTask* task) {
 // Writes d_weight and d_bias from the results of elmo_softmax, with each direction times its scale.
 int elmo_softmax_gradient(const SoftmaxTask* task) {
   return guarded([&]() -> int {
+    if (!Softmax<Float32>::fits(*task)) return OUT_OF_MEMORY;
     if (!valid(*task)) return OUT_OF_RANGE;
     const Gradient gradient(*task);
     return run_all(gradient.num_pieces(), task->num_threads, nullptr, [&](long i) -> int {
@@ -109,6 +109,7 @@ int elmo_softmax_gradient(const SoftmaxTask* task) {
 int64_t elmo_softmax_bytes(const SoftmaxTask* task) {
   int64_t bytes = -1;
   guarded([&]() -> int {
+    if (!Softmax<Float32>::fits(*task)) return OUT_OF_MEMORY;
     with_dtype(int(task->dtype), [&](auto type) {
       using D = decltype(type);
       if constexpr (D::PER_WORD <= 2) bytes = Softmax<D>(*task).bytes();
