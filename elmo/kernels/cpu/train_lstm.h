@@ -69,6 +69,7 @@ class TrainStacks {
   }
 
   int forward(const StackCall& call) {
+    if (!has_sizes_of(call)) return OUT_OF_RANGE;
     if (!fits(call)) return OUT_OF_MEMORY;
     reserve(call.num_steps, call.num_rows);
     const int status = run_all(R_ * L_, call.num_threads, nullptr, [&](long i) -> int {
@@ -79,6 +80,7 @@ class TrainStacks {
   }
 
   int backward(const StackCall& call) {
+    if (!has_sizes_of(call) || call.num_steps != T_ || call.num_rows != B_) return OUT_OF_RANGE;
     int status = run_all(R_ * L_, call.num_threads, nullptr, [&](long i) -> int {
       pack_backward(call, i);
       return OK;
@@ -102,6 +104,11 @@ class TrainStacks {
 
  private:
   static constexpr long PANELS_PER_PIECE = 4, CELLS_PER_PIECE = 96, ROWS_PER_JOB = 12;
+
+  // Whether the call is for stacks of the sizes that this object was made for.
+  bool has_sizes_of(const StackCall& call) const {
+    return call.num_directions == R_ && call.num_layers == L_ && call.proj_dim == P_ && call.cell_dim == H_;
+  }
 
   // Whether `long` can count every array of the tokens of a call.
   bool fits(const StackCall& call) const {
