@@ -143,7 +143,9 @@ def test_a_tape_that_served_another_shape_gives_the_same_bits() -> None:
     assert all(torch.equal(a, b) for a, b in zip(run(runner, *small), run(TrainStacks(), *small), strict=True))
 
 
-@pytest.mark.parametrize("shape", [(16, 41, 2, 3, 5, 2), (24, 40, 2, 3, 5, 2), (24, 41, 1, 3, 5, 2), (24, 41, 2, 3, 5, 1)])
+@pytest.mark.parametrize(
+    "shape", [(16, 41, 2, 3, 5, 2), (24, 40, 2, 3, 5, 2), (24, 41, 1, 3, 5, 2), (24, 41, 2, 3, 5, 1)]
+)
 def test_stacks_of_other_sizes_are_an_error(shape: tuple[int, int, int, int, int, int]) -> None:
     runner = TrainStacks()
     run(runner, *random_case((24, 41, 2, 3, 5, 2), 12))

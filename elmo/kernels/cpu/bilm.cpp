@@ -31,7 +31,7 @@ Plan make_plan(const Task& task) {
   const bool few = task.num_sentences <= TILE_ROWS, large = directions * words * long(sizeof(Word)) > SHARED_CACHE;
   if (directions > 1 && threads > 1 && few && large) return {1, threads, true};
   const long groups = std::max<long>(1, std::min<long>(threads / directions, task.num_sentences));
-  return {groups, std::max(1L, threads / (directions * groups)), false};
+  return {groups, std::max<long>(1, threads / (directions * groups)), false};
 }
 
 template <class D>

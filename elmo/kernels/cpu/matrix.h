@@ -207,7 +207,7 @@ inline Matrix* pack(const float* weight, long inputs, long outputs, const float*
   m->scale.resize(m->outputs);
   m->offset.resize(m->outputs);
   for (long n = 0; n < outputs; n++) {
-    const long cell = n % std::max(cells, 1L), gate = n / std::max(cells, 1L);
+    const long cell = n % std::max<long>(1, cells), gate = n / std::max<long>(1, cells);
     const long column = gates ? cell / LANES * PANEL + gate * LANES + cell % LANES : n;
     const float* from = weight + n * inputs;
     Word* to = m->words.data() + column / PANEL * m->steps * PANEL + column % PANEL;

@@ -136,7 +136,7 @@ class Convolutions {
       for (long n = 0; n < PANEL; n++)
         for (long e = 0; e < E_; e++)
           filters[((e / PANEL * c.width + k) * PANEL + n) * PANEL + e % PANEL] = part.weight(n, e, k, E_);
-    gemm<Float32>(Left{as_words(d_responses), PANEL, 1, PANEL, U * PANEL}, 0, U, Right{as_words(filters), c.width * PANEL * PANEL},
+    gemm<Float32>(Left{as_words(d_responses), PANEL, 1, PANEL, U * PANEL}, 0, U, Right{as_words(filters), long(c.width) * PANEL * PANEL},
                   0, e_panels, c.width * PANEL, d_chars, e_panels * PANEL, PANEL, false);
     for (long u = 0; u < U; u++)
       std::memcpy(w_.d_chars.data() + (part_number * U + u) * E_, d_chars + u * e_panels * PANEL, E_ * sizeof(float));

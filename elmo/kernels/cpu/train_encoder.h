@@ -83,8 +83,8 @@ struct Grid {
   long rows, panels, row_block, panel_block;
 
   Grid(long rows, long panels, long most_rows, long most_panels, long threads)
-      : rows(rows), panels(panels), row_block(std::max(1L, std::min(rows, most_rows))),
-        panel_block(std::max(1L, std::min(panels, most_panels))) {
+      : rows(rows), panels(panels), row_block(std::max<long>(1, std::min(rows, most_rows))),
+        panel_block(std::max<long>(1, std::min(panels, most_panels))) {
     while (count() < PIECES_PER_THREAD * threads) {
       if (panel_block > 1) panel_block = (panel_block + 1) / 2;
       else if (row_block >= 2 * FEWEST_ROWS) row_block = (row_block + 1) / 2;

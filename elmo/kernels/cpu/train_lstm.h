@@ -140,7 +140,7 @@ class TrainStacks {
   int for_rows(const StackCall& call, Work work) {
     const long threads = std::max<int64_t>(1, call.num_threads);
     const long wanted = threads % R_ ? threads : threads / R_;
-    const long groups = std::max(1L, std::min(wanted, B_ / ROWS_PER_JOB));
+    const long groups = std::max<long>(1, std::min(wanted, B_ / ROWS_PER_JOB));
     return run_all(R_ * groups, threads, nullptr, [&](long job) -> int {
       const long r = job % R_, g = job / R_;
       work(r, g * B_ / groups, (g + 1) * B_ / groups);
