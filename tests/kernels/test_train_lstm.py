@@ -143,6 +143,14 @@ def test_a_tape_that_served_another_shape_gives_the_same_bits() -> None:
     assert all(torch.equal(a, b) for a, b in zip(run(runner, *small), run(TrainStacks(), *small), strict=True))
 
 
+def test_a_second_backward_pass_is_an_error() -> None:
+    model, x, state, fresh, grad = random_case((8, 12, 1, 3, 4, 2), 8)
+    out, _ = TrainStacks()(model.stacks, x.requires_grad_(), state, fresh, 0.0)
+    out.backward(grad, retain_graph=True)
+    with pytest.raises(RuntimeError, match="runs once"):
+        out.backward(grad)
+
+
 @pytest.mark.parametrize(
     "shape", [(16, 41, 2, 3, 5, 2), (24, 40, 2, 3, 5, 2), (24, 41, 1, 3, 5, 2), (24, 41, 2, 3, 5, 1)]
 )
@@ -161,14 +169,6 @@ def test_factors_of_another_layout_and_dtype_give_the_same_bits() -> None:
     expected, _ = TrainStacks().layers(model.stacks, inputs, state, None, factors)
     other = factors.double().transpose(-1, -2).contiguous().transpose(-1, -2)
     assert torch.equal(TrainStacks().layers(model.stacks, inputs, state, None, other)[0], expected)
-
-
-def test_a_second_backward_pass_is_an_error() -> None:
-    model, x, state, fresh, grad = random_case((8, 12, 1, 3, 4, 2), 8)
-    out, _ = TrainStacks()(model.stacks, x.requires_grad_(), state, fresh, 0.0)
-    out.backward(grad, retain_graph=True)
-    with pytest.raises(RuntimeError, match="runs once"):
-        out.backward(grad)
 
 
 def test_nan_in_a_weight_reaches_outputs_and_gradients() -> None:
