@@ -172,6 +172,26 @@ def test_a_second_backward_pass_is_an_error() -> None:
         out.backward(grad)
 
 
+@pytest.mark.parametrize(
+    "shape", [(16, 41, 2, 3, 5, 2), (24, 40, 2, 3, 5, 2), (24, 41, 1, 3, 5, 2), (24, 41, 2, 3, 5, 1)]
+)
+def test_stacks_of_other_sizes_are_an_error(shape: tuple[int, int, int, int, int, int]) -> None:
+    runner = TrainStacks()
+    run(runner, *random_case((24, 41, 2, 3, 5, 2), 12))
+    with pytest.raises(ValueError, match="one shape"):
+        run(runner, *random_case(shape, 13))
+
+
+def test_factors_of_another_layout_and_dtype_give_the_same_bits() -> None:
+    model, x, state, _, _ = random_case((24, 41, 3, 4, 5, 2), 14)
+    R, B, T, P = x.shape
+    factors = torch.randint(0, 3, (R, 2, T, B, P), generator=torch.Generator().manual_seed(0)).float()
+    inputs = x.transpose(1, 2)
+    expected, _ = TrainStacks().layers(model.stacks, inputs, state, None, factors)
+    other = factors.double().transpose(-1, -2).contiguous().transpose(-1, -2)
+    assert torch.equal(TrainStacks().layers(model.stacks, inputs, state, None, other)[0], expected)
+
+
 def test_nan_in_a_weight_reaches_outputs_and_gradients() -> None:
     for name in ("kernel", "bias", "projection"):
         model, x, state, fresh, grad = random_case((16, 32, 2, 4, 5, 2), 9)

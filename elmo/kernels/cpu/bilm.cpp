@@ -31,7 +31,7 @@ Plan make_plan(const Task& task) {
   const bool few = task.num_sentences <= TILE_ROWS, large = directions * words * long(sizeof(Word)) > SHARED_CACHE;
   if (directions > 1 && threads > 1 && few && large) return {1, threads, true};
   const long groups = std::max<long>(1, std::min<long>(threads / directions, task.num_sentences));
-  return {groups, std::max(1L, threads / (directions * groups)), false};
+  return {groups, std::max<long>(1, threads / (directions * groups)), false};
 }
 
 template <class D>
@@ -114,31 +114,31 @@ int elmo_contextualize(const Task* task) {
   const long num_tokens = task->offsets[task->num_sentences];
   if (!in_range(task->tokens, num_tokens, 0, task->num_words) || !in_range(task->places, num_tokens, -1, task->out_rows))
     return OUT_OF_RANGE;
-  int status = NOT_IN_THIS_BUILD;
-  with_dtype(int(task->dtype), [&](auto type) { status = stream_all<decltype(type)>(*task); });
-  return status;
+  return guarded([&] {
+    int status = NOT_IN_THIS_BUILD;
+    with_dtype(int(task->dtype), [&](auto type) { status = stream_all<decltype(type)>(*task); });
+    return status;
+  });
 }
 
 int elmo_encode(const Words* task) {
   const long threads = std::max<int64_t>(1, task->num_threads);
   if (!countable({task->num_words, std::max(task->columns, task->out_dim)})) return OUT_OF_MEMORY;
   if (!in_range(task->ids, task->num_words * task->columns, 0, task->num_filters ? task->num_chars : 0)) return OUT_OF_RANGE;
-  std::unique_ptr<Encoder> encoder;
-  const int status = run_all(1, 1, nullptr, [&](long) -> int {
-    encoder.reset(new Encoder(*task));
-    return OK;
-  });
-  if (status != OK) return status;
-  return run_all(threads, threads, task->stop, [&](long) -> int {
-    encoder->run();
-    return OK;
+  return guarded([&] {
+    Encoder encoder(*task);
+    return run_all(threads, threads, task->stop, [&](long) -> int {
+      encoder.run();
+      return OK;
+    });
   });
 }
 
 // One product of rows (M, inputs), for tests and measurements: out (M, outputs padded to panels).
 int elmo_product(const void* matrix, const float* rows, int64_t num_rows, float* out, int64_t repeats) {
   const Matrix& m = *static_cast<const Matrix*>(matrix);
-  return run_all(1, 1, nullptr, [&](long) -> int {
+  if (!countable({num_rows, std::max(row_words(m.dtype, m.inputs), m.outputs)})) return OUT_OF_MEMORY;
+  return guarded([&]() -> int {
     const bool has_dtype = with_dtype(m.dtype, [&](auto type) {
       using D = decltype(type);
       const long words = row_words(m.dtype, m.inputs);

@@ -199,7 +199,7 @@ class Encoder {
   template <class Work>
   void in_blocks(Phase& phase, long panels, long n, Work work) const {
     const long blocks = (n + CACHE_ROWS - 1) / CACHE_ROWS, rows = (n + blocks - 1) / blocks;
-    const long each = std::max(1L, panels * blocks / (8 * threads_)), groups = (panels + each - 1) / each;
+    const long each = std::max<long>(1, panels * blocks / (8 * threads_)), groups = (panels + each - 1) / each;
     phase.share(blocks * groups, [&](long i) {
       const long block = i / groups, group = i % groups;
       work(block * rows, std::min(n, (block + 1) * rows), group * each, std::min(panels, (group + 1) * each));

@@ -1,7 +1,7 @@
 // Short names for vector instructions, so that the kernels read like arithmetic.
 //
 // There are three builds of the same kernels: 16 lanes (AVX-512), 8 lanes (AVX2) and 4 lanes (NEON of 64-bit ARM). The
-// compiler neither contracts nor reorders operations (see the flags in build.py), so the result of a row does not depend
+// compiler neither contracts nor reorders operations (see the flags in compiler.py), so the result of a row does not depend
 // on the other rows, and AVX2 and NEON give the same bits.
 #pragma once
 #if defined(__aarch64__)

@@ -45,11 +45,11 @@ class Array {
   }
   void reserve(long count) {  // leaves the contents undefined
     release();
-    count_ = count;
     unit_ = count * sizeof(T) >= (1u << 22) ? size_t(1) << 21 : 64;
     const size_t bytes = (count * sizeof(T) / unit_ + 1) * unit_;
     data_ = static_cast<T*>(::operator new(bytes, std::align_val_t(unit_)));
     if (unit_ > 64) use_huge_pages(data_, bytes);
+    count_ = count;
   }
   void grow(long count) {
     if (count > count_) resize(count);
@@ -64,6 +64,7 @@ class Array {
   void release() {
     ::operator delete(data_, std::align_val_t(unit_));
     data_ = nullptr;
+    count_ = 0;
   }
 
   T* data_ = nullptr;
@@ -206,7 +207,7 @@ inline Matrix* pack(const float* weight, long inputs, long outputs, const float*
   m->scale.resize(m->outputs);
   m->offset.resize(m->outputs);
   for (long n = 0; n < outputs; n++) {
-    const long cell = n % std::max(cells, 1L), gate = n / std::max(cells, 1L);
+    const long cell = n % std::max<long>(1, cells), gate = n / std::max<long>(1, cells);
     const long column = gates ? cell / LANES * PANEL + gate * LANES + cell % LANES : n;
     const float* from = weight + n * inputs;
     Word* to = m->words.data() + column / PANEL * m->steps * PANEL + column % PANEL;

@@ -3,24 +3,32 @@
 
 #include "threads.h"
 
-extern "C" int elmo_newton_schulz(const elmo::NewtonSchulzTask* task) {
-  using namespace elmo;
-  const long count = task->count, threads = std::max<int64_t>(1, task->num_threads), size = task->rows * task->columns;
+namespace {
+
+using namespace elmo;
+
+int run(const NewtonSchulzTask& task) {
+  const long count = task.count, threads = std::max<int64_t>(1, task.num_threads), size = task.rows * task.columns;
   const long apart = count / threads * threads;  // each by one thread; all threads compute the others together
-  const int status = run_all(apart, threads, nullptr, [&](long i) -> int {
-    NewtonSchulz(*task, task->matrices + i * size).run(0, 1);
+  int status = run_all(apart, threads, nullptr, [&](long i) -> int {
+    NewtonSchulz(task, task.matrices + i * size).run(0, 1);
     return OK;
   });
-  if (status != OK) return status;
-  return run_all(1, 1, nullptr, [&](long) -> int {
-    int result = OK;
-    for (long i = apart; i < count && result == OK; i++) {
-      NewtonSchulz matrix(*task, task->matrices + i * size);
-      result = run_all(threads, threads, nullptr, [&](long thread) -> int {
-        matrix.run(thread, threads);
-        return OK;
-      });
-    }
-    return result;
-  });
+  for (long i = apart; i < count && status == OK; i++) {
+    NewtonSchulz matrix(task, task.matrices + i * size);
+    status = run_all(threads, threads, nullptr, [&](long thread) -> int {
+      matrix.run(thread, threads);
+      return OK;
+    });
+  }
+  return status;
+}
+
+}  // namespace
+
+extern "C" int elmo_newton_schulz(const elmo::NewtonSchulzTask* task) {
+  const int64_t rows = task->rows, columns = task->columns;
+  if (!countable({task->count, rows, columns}) || !countable({rows, rows + 2 * PANEL}) || !countable({columns, PANEL}))
+    return OUT_OF_MEMORY;
+  return guarded([&] { return run(*task); });
 }

@@ -43,7 +43,6 @@ class NewtonSchulz {
   }
 
  private:
-  static long panels_of(long columns) { return round_up(columns, PANEL) / PANEL; }
   static const Word* words(const float* x) { return reinterpret_cast<const Word*>(x); }
   long first_of(long panel) const { return panel * PANEL; }
   long end_of(long panel) const { return std::min(rows_, first_of(panel + 1)); }  // of rows, and of columns of g

@@ -7,6 +7,8 @@
 // An element of a result is always summed in the order of the inputs, whatever the tile and the number of threads, so
 // training gives the same bits with any number of threads.
 #pragma once
+#include <limits>
+
 #include "matrix.h"
 
 namespace elmo {
@@ -18,7 +20,7 @@ constexpr long BLOCK_STEPS = 256;  // words of the inputs that are multiplied be
 struct Left {
   const Word* words;
   long row_stride, step_stride;
-  long chunk = 1L << 40, chunk_stride = 0;
+  long chunk = std::numeric_limits<long>::max(), chunk_stride = 0;  // by default all steps are one chunk
 
   const Word* at(long row, long step) const {
     return words + row * row_stride + step / chunk * chunk_stride + step % chunk * step_stride;
@@ -35,6 +37,8 @@ struct Right {
 
   const Word* at(long panel, long step) const { return words + panel * panel_stride + step * PANEL; }
 };
+
+inline long panels_of(long columns) { return round_up(columns, PANEL) / PANEL; }
 
 template <class D>
 constexpr long steps_of(long inputs) {
@@ -157,7 +161,7 @@ template <class D, int ROWS>
 ELMO_INLINE void multiply_chunks(const Left& left, long row, const Word* panel, long begin, long end,
                                  typename D::Sum (&sums)[ROWS][4]) {
   for (long k = begin; k < end;) {
-    const long steps = std::min(end, (k / left.chunk + 1) * left.chunk) - k;
+    const long steps = std::min(end - k, left.chunk - k % left.chunk);
     multiply<D, ROWS>(left.at(row, k), left.row_stride, panel + (k - begin) * PANEL, steps, sums, left.step_stride);
     k += steps;
   }

@@ -2,9 +2,9 @@
 #pragma once
 #include <algorithm>
 #include <atomic>
-#include <climits>
 #include <functional>
 #include <initializer_list>
+#include <limits>
 #include <new>
 #include <thread>
 #include <vector>
@@ -15,19 +15,25 @@ namespace elmo {
 
 enum Status { OK = 0, OUT_OF_MEMORY = 1, NOT_IN_THIS_BUILD = 2, FAILED = 3, INTERRUPTED = 4, OUT_OF_RANGE = 5 };
 
+// The status of work(). An exception becomes a status, because it must not reach the C caller.
+template <class Work>
+int guarded(Work work) {
+  try {
+    return work();
+  } catch (const std::bad_alloc&) {
+    return OUT_OF_MEMORY;
+  } catch (...) {
+    return FAILED;
+  }
+}
+
 // Runs every job on at most `num_threads` threads, including this one. Returns OK or the status of a failed job.
 inline int run_all(long num_jobs, long num_threads, const int* stop, const std::function<int(long)>& job) {
   std::atomic<long> next{0};
   std::atomic<int> status{OK};
   const auto work = [&] {
     for (long i; (i = next.fetch_add(1)) < num_jobs && status == OK && !stopped(stop);) {
-      int result = FAILED;
-      try {
-        result = job(i);
-      } catch (const std::bad_alloc&) {
-        result = OUT_OF_MEMORY;
-      } catch (...) {
-      }
+      const int result = guarded([&] { return job(i); });
       if (result != OK) status = result;
     }
   };
@@ -52,7 +58,7 @@ bool in_range(const T* ids, long count, long low, long high) {
 inline bool countable(std::initializer_list<int64_t> shape) {
   double elements = 1;
   for (int64_t size : shape) elements *= double(size);
-  return elements < double(LONG_MAX);
+  return elements < double(std::numeric_limits<long>::max());
 }
 
 }  // namespace elmo

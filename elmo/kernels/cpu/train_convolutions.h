@@ -64,7 +64,7 @@ class Convolutions {
     return responses + std::max(responses / 4, 2 * filters + num_used() * round_up(E_, PANEL));
   }
 
-  long num_pieces() const { return num_parts(); }
+  long num_parts() const { return long(parts_.size()); }
   long num_used() const { return long(w_.used.size()); }
 
   Grid forward_grid() const { return Grid(s_.N, num_parts(), s_.N, 1, s_.threads); }
@@ -102,7 +102,7 @@ class Convolutions {
     const long part_number = order_[number];
     const Part& part = parts_[part_number];
     const Convolution& c = *part.convolution;
-    const long U = num_used(), e_panels = round_up(E_, PANEL) / PANEL;
+    const long U = num_used(), e_panels = panels_of(E_);
     float* d_responses = scratch;                               // (width, used characters, PANEL)
     float* filters = d_responses + c.width * U * PANEL;         // (panels of E, width, PANEL filters, PANEL)
     float* d_filters = filters + e_panels * c.width * PANEL * PANEL;  // (width, E, PANEL)
@@ -136,7 +136,7 @@ class Convolutions {
       for (long n = 0; n < PANEL; n++)
         for (long e = 0; e < E_; e++)
           filters[((e / PANEL * c.width + k) * PANEL + n) * PANEL + e % PANEL] = part.weight(n, e, k, E_);
-    gemm<Float32>(Left{as_words(d_responses), PANEL, 1, PANEL, U * PANEL}, 0, U, Right{as_words(filters), c.width * PANEL * PANEL},
+    gemm<Float32>(Left{as_words(d_responses), PANEL, 1, PANEL, U * PANEL}, 0, U, Right{as_words(filters), long(c.width) * PANEL * PANEL},
                   0, e_panels, c.width * PANEL, d_chars, e_panels * PANEL, PANEL, false);
     for (long u = 0; u < U; u++)
       std::memcpy(w_.d_chars.data() + (part_number * U + u) * E_, d_chars + u * e_panels * PANEL, E_ * sizeof(float));
@@ -167,7 +167,6 @@ class Convolutions {
   };
 
   static const Word* as_words(const float* x) { return reinterpret_cast<const Word*>(x); }
-  long num_parts() const { return long(parts_.size()); }
   long windows_of(long i, const Convolution& c) const { return std::min<long>(w_.num_windows[i], task_.columns - c.width + 1); }
 
   // The largest response of each filter and the first window that has it.

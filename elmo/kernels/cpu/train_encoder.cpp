@@ -3,8 +3,6 @@
 // Each element of a result is computed by one thread in a fixed order, so the number of threads does not change any bit.
 #include "train_encoder.h"
 
-#include <memory>
-
 #include "train_convolutions.h"
 #include "train_highways.h"
 
@@ -80,11 +78,11 @@ class Encoder {
     }
     for (long layer = task_.num_highways - 1; layer >= 0; layer--) {
       phase++->share(sizes_.panels, [&](long p) { dense_.split_gradient(layer, p); });
-      share_both(*phase++, dense_.d_both_grid, dense_.d_weight_grid,
+      share_both(*phase++, dense_.both_grid, dense_.d_weight_grid,
                  [&](long first, long last, long p, long end) { dense_.d_inputs(layer, first, last, p, end, scratch); },
                  [&](long first, long last, long p, long end) { dense_.d_weights(layer, first, last, p, end, scratch); });
     }
-    phase++->share(convolutions_.num_pieces(), [&](long i) { convolutions_.backward(i, dense_.x(0), dense_.d_x(), scratch); });
+    phase++->share(convolutions_.num_parts(), [&](long i) { convolutions_.backward(i, dense_.x(0), dense_.d_x(), scratch); });
     phase++->share(1, [&](long) {
       convolutions_.finish_backward();
       if (task_.d_features) copy_rows(w_.d_x.data(), stride, task_.d_features, sizes_.dim, sizes_.dim, 0, sizes_.N);
@@ -135,29 +133,42 @@ class Encoder {
   long scratch_size_ = 0;
 };
 
+// Whether `long` can count every array of a call.
+bool fits(const Words& task) {
+  const int64_t N = task.num_words, F = task.num_filters, E = task.char_dim, threads = std::max<int64_t>(1, task.num_threads);
+  const int64_t row = std::max({2 * F, task.feature_dim + F, task.out_dim}) + 256;  // with more than its padding
+  if (!countable({N, task.columns}) || !countable({task.num_highways + 1, N + 1, row}) || !countable({row, row}) ||
+      !countable({task.num_chars + 1, E}) || !countable({threads, 4 * PANEL, row + CACHE_ROWS}))
+    return false;
+  const int64_t used = std::min(N * task.columns, task.num_chars + 1);  // most characters that occur
+  int64_t parts = 0, widest = 0;
+  for (int64_t f = 0; f < task.num_convolutions; f++) {
+    const Convolution& c = task.convolutions[f];
+    if (!countable({c.count, E, c.width})) return false;
+    parts += c.count / PANEL + 1;
+    widest = std::max(widest, c.width);
+  }
+  return countable({parts, N, PANEL}) && countable({parts, used, E}) &&
+         countable({threads, widest, used + 2 * PANEL, E + 3 * PANEL});
+}
+
 template <class D>
 int run(const Words& task, Workspace& workspace, bool backward) {
-  std::unique_ptr<Encoder<D>> encoder;
-  const int status = run_all(1, 1, nullptr, [&](long) -> int {
-    encoder.reset(new Encoder<D>(task, workspace));
-    backward ? encoder->prepare_backward() : encoder->prepare_forward();
-    return OK;
-  });
-  if (status != OK) return status;
+  Encoder<D> encoder(task, workspace);
+  backward ? encoder.prepare_backward() : encoder.prepare_forward();
   const long threads = std::max<int64_t>(1, task.num_threads);
   return run_all(threads, threads, nullptr, [&](long thread) -> int {
-    backward ? encoder->backward(thread) : encoder->forward(thread);
+    backward ? encoder.backward(thread) : encoder.forward(thread);
     return OK;
   });
 }
 
 int run_with_dtype(const Words* task, void* workspace, bool backward) {
-  int status = NOT_IN_THIS_BUILD;
-  if (task->dtype == FLOAT32) status = run<Float32>(*task, *static_cast<Workspace*>(workspace), backward);
+  if (task->dtype == FLOAT32) return run<Float32>(*task, *static_cast<Workspace*>(workspace), backward);
 #if defined(__AVX512BF16__)
-  if (task->dtype == BFLOAT16) status = run<BFloat16>(*task, *static_cast<Workspace*>(workspace), backward);
+  if (task->dtype == BFLOAT16) return run<BFloat16>(*task, *static_cast<Workspace*>(workspace), backward);
 #endif
-  return status;
+  return NOT_IN_THIS_BUILD;
 }
 
 }  // namespace
@@ -175,12 +186,17 @@ void* elmo_train_encoder_workspace() {
 void elmo_train_encoder_drop(void* workspace) { delete static_cast<Workspace*>(workspace); }
 
 int elmo_train_encoder_forward(const Words* task, void* workspace) {
-  const long characters = task->num_convolutions ? task->num_chars + 1 : 0;
-  if (!in_range(task->ids, task->num_words * task->columns, 0, characters)) return OUT_OF_RANGE;
-  return run_with_dtype(task, workspace, false);
+  return guarded([&]() -> int {
+    if (!fits(*task)) return OUT_OF_MEMORY;
+    const long characters = task->num_convolutions ? task->num_chars + 1 : 0;
+    if (!in_range(task->ids, task->num_words * task->columns, 0, characters)) return OUT_OF_RANGE;
+    return run_with_dtype(task, workspace, false);
+  });
 }
 
 // Reads what the forward call with the same task left in the workspace, and overwrites it.
-int elmo_train_encoder_backward(const Words* task, void* workspace) { return run_with_dtype(task, workspace, true); }
+int elmo_train_encoder_backward(const Words* task, void* workspace) {
+  return guarded([&]() -> int { return fits(*task) ? run_with_dtype(task, workspace, true) : OUT_OF_MEMORY; });
+}
 
 }  // extern "C"

@@ -83,8 +83,8 @@ struct Grid {
   long rows, panels, row_block, panel_block;
 
   Grid(long rows, long panels, long most_rows, long most_panels, long threads)
-      : rows(rows), panels(panels), row_block(std::max(1L, std::min(rows, most_rows))),
-        panel_block(std::max(1L, std::min(panels, most_panels))) {
+      : rows(rows), panels(panels), row_block(std::max<long>(1, std::min(rows, most_rows))),
+        panel_block(std::max<long>(1, std::min(panels, most_panels))) {
     while (count() < PIECES_PER_THREAD * threads) {
       if (panel_block > 1) panel_block = (panel_block + 1) / 2;
       else if (row_block >= 2 * FEWEST_ROWS) row_block = (row_block + 1) / 2;
@@ -129,7 +129,7 @@ struct Sizes {
 
   explicit Sizes(const Words& task)
       : task(task), N(task.num_words), F(task.num_filters), dim(task.feature_dim), token_dim(dim + F),
-        panels(round_up(F, PANEL) / PANEL), x_stride(round_up(token_dim + PANEL, 64) + ROW_GAP),
+        panels(panels_of(F)), x_stride(round_up(token_dim + PANEL, 64) + ROW_GAP),
         both_stride(2 * panels * PANEL + ROW_GAP), out_stride(round_up(task.out_dim, 64) + ROW_GAP),
         threads(std::max<int64_t>(1, task.num_threads)) {}
 };

@@ -20,7 +20,6 @@ class Dense {
         both_grid(s_.N, s_.panels, s_.N, 2, s_.threads),
         out_grid(s_.N, panels_of(task_.out_dim), s_.N, 4, s_.threads),
         d_out_grid(s_.N, panels_of(s_.token_dim), s_.N, 4, s_.threads),
-        d_both_grid(s_.N, s_.panels, s_.N, 2, s_.threads),
         d_weight_grid(2 * s_.panels * PANEL, s_.panels, CACHE_ROWS, 8, s_.threads),
         d_projection_grid(task_.out_dim, panels_of(s_.token_dim), CACHE_ROWS, 8, s_.threads) {}
 
@@ -43,7 +42,7 @@ class Dense {
     long size = 0;
     if (task_.num_highways) {
       size = std::max(size, 2 * both_grid.panel_block * (steps_of<D>(s_.F) + 1) * PANEL);
-      size = std::max(size, d_both_grid.panel_block * 2 * s_.panels * PANEL * PANEL);
+      size = std::max(size, both_grid.panel_block * 2 * s_.panels * PANEL * PANEL);
       size = std::max(size, d_weight_grid.row_block * d_weight_grid.panel_block * PANEL);
     }
     if (task_.projection) {
@@ -233,7 +232,6 @@ class Dense {
   }
 
  private:
-  static long panels_of(long columns) { return round_up(columns, PANEL) / PANEL; }
   long word_rows() const { return steps_of<D>(s_.N); }
   float* both(long layer) const { return w_.both.data() + layer * s_.N * s_.both_stride; }
 
@@ -265,8 +263,9 @@ class Dense {
   const long widest_, row_stride_;  // of float rows; of the rows of `row_words`
 
  public:
-  const Grid both_grid, out_grid;                                             // of forward
-  const Grid d_out_grid, d_both_grid, d_weight_grid, d_projection_grid;       // of backward
+  const Grid both_grid;                                     // of a highway's outputs, and backward of its inputs
+  const Grid out_grid;                                      // of forward
+  const Grid d_out_grid, d_weight_grid, d_projection_grid;  // of backward
 };
 
 }  // namespace train_encoder

@@ -13,6 +13,12 @@ struct Tape {
 #endif
 };
 
+// Whether `long` can count every array of the weights.
+bool weights_fit(const StackCall& shape) {
+  const int64_t P = shape.proj_dim + 64, H = shape.cell_dim + 64;  // with padding
+  return countable({8, P, H}) && countable({shape.num_directions, shape.num_layers, H});
+}
+
 template <class Work>
 int with_stacks(Tape* tape, Work work) {
 #if defined(__AVX512BF16__)
@@ -27,6 +33,7 @@ extern "C" {
 
 // Memory for one forward and backward pass of models of this shape; null: no memory, or the dtype is not in this build.
 void* elmo_tape_new(const StackCall* shape) {
+  if (!weights_fit(*shape)) return nullptr;
   try {
     std::unique_ptr<Tape> tape(new Tape);
     tape->dtype = int(shape->dtype);
@@ -44,15 +51,11 @@ void* elmo_tape_new(const StackCall* shape) {
 void elmo_tape_drop(void* tape) { delete static_cast<Tape*>(tape); }
 
 int elmo_stacks_forward(void* tape, const StackCall* call) {
-  try {
-    return with_stacks(static_cast<Tape*>(tape), [&](auto& stacks) { return stacks.forward(*call); });
-  } catch (const std::bad_alloc&) {
-    return OUT_OF_MEMORY;
-  }
+  return guarded([&] { return with_stacks(static_cast<Tape*>(tape), [&](auto& stacks) { return stacks.forward(*call); }); });
 }
 
 int elmo_stacks_backward(void* tape, const StackCall* call) {
-  return with_stacks(static_cast<Tape*>(tape), [&](auto& stacks) { return stacks.backward(*call); });
+  return guarded([&] { return with_stacks(static_cast<Tape*>(tape), [&](auto& stacks) { return stacks.backward(*call); }); });
 }
 
 }  // extern "C"

@@ -69,6 +69,8 @@ class TrainStacks {
   }
 
   int forward(const StackCall& call) {
+    if (!has_sizes_of(call)) return OUT_OF_RANGE;
+    if (!fits(call)) return OUT_OF_MEMORY;
     reserve(call.num_steps, call.num_rows);
     const int status = run_all(R_ * L_, call.num_threads, nullptr, [&](long i) -> int {
       pack_forward(call, i);
@@ -78,6 +80,7 @@ class TrainStacks {
   }
 
   int backward(const StackCall& call) {
+    if (!has_sizes_of(call) || call.num_steps != T_ || call.num_rows != B_) return OUT_OF_RANGE;
     int status = run_all(R_ * L_, call.num_threads, nullptr, [&](long i) -> int {
       pack_backward(call, i);
       return OK;
@@ -102,10 +105,21 @@ class TrainStacks {
  private:
   static constexpr long PANELS_PER_PIECE = 4, CELLS_PER_PIECE = 96, ROWS_PER_JOB = 12;
 
+  // Whether the call is for stacks of the sizes that this object was made for.
+  bool has_sizes_of(const StackCall& call) const {
+    return call.num_directions == R_ && call.num_layers == L_ && call.proj_dim == P_ && call.cell_dim == H_;
+  }
+
+  // Whether `long` can count every array of the tokens of a call.
+  bool fits(const StackCall& call) const {
+    const int64_t T = call.num_steps, B = call.num_rows;
+    return countable({panels_ * PANEL + W_, T + 1, B}) && countable({R_, W_, T, B}) && countable({R_, L_, T, B, P_}) &&
+           countable({R_, L_, B, H_});
+  }
+
   // Memory for T steps of B rows. Rows keep their padding, which is zero, when the shape changes.
-  void reserve(int64_t T, int64_t B) {
-    if (!countable({panels_ * PANEL + W_, T + 1, B}) || !countable({R_ * W_, T, B})) throw std::bad_alloc();
-    T_ = long(T), B_ = long(B), N_ = T_ * B_;
+  void reserve(long T, long B) {
+    T_ = T, B_ = B, N_ = T_ * B_;
     for (const auto& each : tapes_) {
       LayerTape& tape = *each;
       for (auto* rows : {&tape.inputs, &tape.before, &tape.hidden, &tape.d_hidden}) rows->grow(N_ * W_);
@@ -126,7 +140,7 @@ class TrainStacks {
   int for_rows(const StackCall& call, Work work) {
     const long threads = std::max<int64_t>(1, call.num_threads);
     const long wanted = threads % R_ ? threads : threads / R_;
-    const long groups = std::max(1L, std::min(wanted, B_ / ROWS_PER_JOB));
+    const long groups = std::max<long>(1, std::min(wanted, B_ / ROWS_PER_JOB));
     return run_all(R_ * groups, threads, nullptr, [&](long job) -> int {
       const long r = job % R_, g = job / R_;
       work(r, g * B_ / groups, (g + 1) * B_ / groups);
@@ -167,7 +181,7 @@ class TrainStacks {
           pack_columns<D>([&](long n) { return from + n * 4 * H_; }, count, P_, to, 0, W_ / PANEL, panel_words);
         }
     pack_columns<D>([&](long n) { return call.projections[i] + n * P_; }, P_, H_, tape.projection_t.data(), 0,
-                    round_up(H_, PANEL) / PANEL, p_steps_ * PANEL);
+                    panels_of(H_), p_steps_ * PANEL);
   }
 
   struct Scratch {
@@ -308,7 +322,7 @@ class TrainStacks {
       gradient_of_hidden(call, r, l, n + b, from_next, tape);
     }
     const Left d_hidden = hidden_gradients(tape, n, rows, scratch);
-    const long cell_panels = round_up(H_, PANEL) / PANEL, gate_steps = PANEL / D::PER_WORD;
+    const long cell_panels = panels_of(H_), gate_steps = PANEL / D::PER_WORD;
     const Right kernel{tape.kernel_t.data(), panels_ * gate_steps * PANEL};
     for (long q = 0; q < cell_panels; q++) {
       in_tiles(0, rows, [&](auto count, long row) __attribute__((always_inline)) {

@@ -131,7 +131,10 @@ class _Tape:
             self._library.elmo_tape_drop(self._pointer)
 
     def forward(self, call: StackCall) -> None:
-        check(self._library.elmo_stacks_forward(self._pointer, ctypes.byref(call)))
+        try:
+            check(self._library.elmo_stacks_forward(self._pointer, ctypes.byref(call)))
+        except IndexError as error:
+            raise ValueError("one TrainStacks runs stacks of one shape, and these have another") from error
 
     def backward(self, call: StackCall) -> None:
         check(self._library.elmo_stacks_backward(self._pointer, ctypes.byref(call)))
@@ -144,6 +147,7 @@ class _Run(torch.autograd.Function):
         x: Tensor, h: Tensor, c: Tensor, *weights: Tensor,
     ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
         x, h, c = x.contiguous(), h.contiguous(), c.contiguous()
+        mask = None if mask is None else mask.float().contiguous()  # ctx.tensors keeps it alive
         weights = tuple(weight.contiguous() for weight in weights)
         final_h, final_c = torch.empty_like(h), torch.empty_like(c)
         layers = x.new_empty(x.shape[0], call.num_layers, *x.shape[1:])  # (R, L, T, B, P)

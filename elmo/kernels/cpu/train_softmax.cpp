@@ -1,10 +1,6 @@
 // The C functions of the softmax of training: losses with gradients, and the gradient of the dense weight and bias.
 #include "train_softmax.h"
 
-#include <memory>
-
-#include "threads.h"
-
 namespace {
 
 using namespace elmo;
@@ -84,37 +80,36 @@ extern "C" {
 
 // Writes losses, d_hidden, d_rows, d_offsets and d_true.
 int elmo_softmax(const SoftmaxTask* task) {
-  if (!valid(*task)) return OUT_OF_RANGE;
-  int status = NOT_IN_THIS_BUILD;
-  const int ran = run_all(1, 1, nullptr, [&](long) -> int {
+  return guarded([&]() -> int {
+    if (!Softmax<Float32>::fits(*task)) return OUT_OF_MEMORY;
+    if (!valid(*task)) return OUT_OF_RANGE;
+    int status = NOT_IN_THIS_BUILD;
     with_dtype(int(task->dtype), [&](auto type) {
       using D = decltype(type);
       if constexpr (D::PER_WORD <= 2) status = run_softmax<D>(*task);
     });
-    return OK;
+    return status;
   });
-  return ran == OK ? status : ran;
 }
 
 // Writes d_weight and d_bias from the results of elmo_softmax, with each direction times its scale.
 int elmo_softmax_gradient(const SoftmaxTask* task) {
-  if (!valid(*task)) return OUT_OF_RANGE;
-  std::unique_ptr<Gradient> gradient;
-  const int status = run_all(1, 1, nullptr, [&](long) -> int {
-    gradient.reset(new Gradient(*task));
-    return OK;
-  });
-  if (status != OK) return status;
-  return run_all(gradient->num_pieces(), task->num_threads, nullptr, [&](long i) -> int {
-    gradient->write(i);
-    return OK;
+  return guarded([&]() -> int {
+    if (!Softmax<Float32>::fits(*task)) return OUT_OF_MEMORY;
+    if (!valid(*task)) return OUT_OF_RANGE;
+    const Gradient gradient(*task);
+    return run_all(gradient.num_pieces(), task->num_threads, nullptr, [&](long i) -> int {
+      gradient.write(i);
+      return OK;
+    });
   });
 }
 
 // The memory of elmo_softmax besides its arguments, in bytes; -1: not in this build, or out of memory.
 int64_t elmo_softmax_bytes(const SoftmaxTask* task) {
   int64_t bytes = -1;
-  run_all(1, 1, nullptr, [&](long) -> int {
+  guarded([&]() -> int {
+    if (!Softmax<Float32>::fits(*task)) return OUT_OF_MEMORY;
     with_dtype(int(task->dtype), [&](auto type) {
       using D = decltype(type);
       if constexpr (D::PER_WORD <= 2) bytes = Softmax<D>(*task).bytes();

@@ -14,6 +14,7 @@
 
 #include "products.h"
 #include "team.h"
+#include "threads.h"
 
 namespace elmo {
 
@@ -87,10 +88,18 @@ class Softmax {
     explicit Scratch(long dim) : sums(dim * PANEL), rows(PANEL * dim) {}
   };
 
+  // Whether `long` can count every array of a call. The object must not be made otherwise.
+  static bool fits(const SoftmaxTask& task) {
+    const int64_t R = task.num_directions, N = task.num_states, V = task.vocab_size, S = task.num_words;
+    const int64_t row = task.proj_dim + 2 * PANEL, most_states = MOST_PANELS * PANEL;  // row: with more than its padding
+    return countable({R, S + 1, row}) && countable({V, row}) && countable({R, V}) && countable({R, N + PANEL, row}) &&
+           countable({S + PANEL, most_states}) && countable({MOST_GROUPS, most_states, row});
+  }
+
   explicit Softmax(const SoftmaxTask& task) : task_(task), dim_(task.proj_dim), states_(task.num_states), words_(task.num_words) {
     steps_ = steps_of<D>(dim_);
     row_dim_ = round_up(dim_, PANEL);
-    panels_ = round_up(states_, PANEL) / PANEL;
+    panels_ = panels_of(states_);
     const long fitting = BLOCK_BYTES / (words_ * PANEL_WORDS * long(sizeof(Word)));
     const long most = std::min(MOST_PANELS, std::max(FEWEST_PANELS, fitting)), blocks = (panels_ + most - 1) / most;
     block_ = (panels_ + blocks - 1) / blocks;
@@ -123,11 +132,11 @@ class Softmax {
     }
   }
 
-  long bytes() const {
-    const long words = rows_.size() + columns_.size() + states_columns_.size() + states_rows_.size() + e_.size() +
-                       parts_.size() + sums_.size() + offsets_.size() + hits_.size() +
-                       3 * factor_.size() + loss_.size();
-    return words * long(sizeof(Word));
+  int64_t bytes() const {
+    int64_t words = 0;
+    for (const Array<Word>* array : {&rows_, &columns_, &states_columns_, &states_rows_, &e_}) words += array->size();
+    for (const Array<float>* array : {&parts_, &sums_, &offsets_, &reference_, &true_, &factor_, &loss_}) words += array->size();
+    return (words + hits_.size()) * int64_t(sizeof(Word));
   }
 
   // Finds the accidental hits; false if a word is scored twice. It must be called once, before `run`.
