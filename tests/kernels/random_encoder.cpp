@@ -104,5 +104,5 @@ int main() {
       return 1;
     }
   }
-  return 0;
+  return std::puts("fine"), 0;
 }
