@@ -55,7 +55,11 @@ def run(
     ] = None,
     new_words: Annotated[
         int | None,
-        typer.Option(min=0, help="Maximum number of new words that get a row in the softmax. Default: 50,000."),
+        typer.Option(
+            min=0,
+            help="Maximum number of new words that get a row in the softmax. Default: 50,000. A model without a "
+            "softmax gets one of data.max_vocab words.",
+        ),
     ] = None,
     min_count: Annotated[
         int | None, typer.Option(min=1, help="Minimum count of a new word in the text. Default: 5.")

@@ -23,6 +23,7 @@ from elmo.pretrain.config import RunConfig
 from elmo.pretrain.data.languages import sample_languages
 from elmo.pretrain.data.prepare_config import PrepareConfig
 from elmo.pretrain.data.vocabulary import count_words
+from elmo.pretrain.train.step_inputs import step_seed
 from elmo.text.chars import encode_token
 from elmo.text.vocab import BOS, EOS, UNK, Vocabulary
 from elmo.weights.model_parts import ModelParts, build
@@ -80,14 +81,16 @@ def _count_domain(data: PrepareConfig, num_workers: int | None) -> tuple[list[st
     return sorted(frequency, key=lambda word: (-frequency[word], word)), counted, frequency
 
 
-def adapt_model(parts: ModelParts, vocab: list[str], device: str = "cpu") -> BiLM:
+def adapt_model(parts: ModelParts, vocab: list[str], device: str = "cpu", *, seed: int = 0) -> BiLM:
     """The model with a softmax over `vocab`: rows of old words are copied, rows of new words are weighted means.
 
     The mean is over the rows of the most similar old words. Similarity is the cosine of the context-independent token
-    vectors, which depend on the characters alone.
+    vectors, which depend on the characters alone. Without an old softmax, all rows are random numbers by the seed.
     """
     source = build(parts).to(device)
-    model = BiLM(replace(parts.config, head=HeadConfig(vocab_size=len(vocab)))).to(device)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(step_seed(seed, 0, "weights"))
+        model = BiLM(replace(parts.config, head=HeadConfig(vocab_size=len(vocab)))).to(device)
     weights = {name: tensor for name, tensor in source.state_dict().items() if not name.startswith("head.")}
     model.load_state_dict(weights, strict=False)
     if parts.config.head is None:

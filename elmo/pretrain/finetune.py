@@ -79,7 +79,7 @@ def finetune(
             f"vocabulary: {coverage['old_words']:,} old words, {coverage['new_words']:,} new words; coverage of the "
             f"text {coverage['before']:.2%} -> {coverage['after']:.2%}"
         )
-        model, new_softmax = adapt_model(parts, vocab, device), parts.config.head is None
+        model, new_softmax = adapt_model(parts, vocab, device, seed=config.train.seed), parts.config.head is None
         config = _run_config(config, parts, out)
         if is_first and not (out / CONFIG_FILE).exists():
             write_config(config, out)  # so that a run that is interrupted from here on can be continued

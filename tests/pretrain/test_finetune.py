@@ -112,6 +112,18 @@ def test_fine_tuning_lowers_perplexity_in_the_new_domain_and_reports_both(worksp
     assert read_store(result.model).about["finetuned_from"]
 
 
+def test_a_new_softmax_depends_on_the_seed_alone(workspace: Path) -> None:
+    parts = drop_head(read_store(workspace / "run" / "model"))
+    rows = []
+    for global_seed, seed in ((1, 0), (2, 0), (2, 5)):
+        torch.manual_seed(global_seed)
+        head = adapt_model(parts, ["<S>", "</S>", "<UNK>", "w1"], seed=seed).head
+        assert isinstance(head, SoftmaxHead)
+        rows.append(head.weight.detach())
+    assert torch.equal(rows[0], rows[1])
+    assert not torch.equal(rows[0], rows[2])
+
+
 def test_a_new_softmax_is_trained_alone_first(workspace: Path, tmp_path: Path) -> None:
     parts: ModelParts = drop_head(read_store(workspace / "run" / "model"))
     kernel = parts.tensors["stacks.0.layers.0.kernel"].clone()
