@@ -46,7 +46,7 @@ class Elmo(nn.Module):
     """Character ids to one or more learned mixes of the biLM's layers.
 
     `options_file` and `weight_file` are paths, or URLs of published models, whose files must be on this machine. One of
-    them may also be the name or the folder of any model that `elmo.load` takes; the other is None.
+    them may also be the name or the folder of any model that `elmo.load` takes; the other is then None.
     `vocab_to_cache` is a list of words whose token layer is precomputed; a word's position in it is its id in
     `word_inputs`, and position 0 is padding. `module` replaces the biLM: it must have `num_layers` and return
     activations and a mask.
@@ -55,8 +55,8 @@ class Elmo(nn.Module):
     def __init__(
         self,
         options_file: str | None,
-        weight_file: str | None,
-        num_output_representations: int,
+        weight_file: str | None = None,
+        num_output_representations: int = 1,
         requires_grad: bool = False,
         do_layer_norm: bool = False,
         dropout: float = 0.5,

@@ -477,6 +477,12 @@ def test_token_embedder_projects_and_reports_its_width():
     assert projected.get_output_dim() == 20
 
 
+def test_a_name_alone_is_enough() -> None:
+    module = Elmo("tiny-random", num_output_representations=2, dropout=0)
+    representations = module(batch_to_ids([["a", "b"]]))["elmo_representations"]
+    assert [tuple(mix.shape) for mix in representations] == [(1, 2, module.get_output_dim())] * 2
+
+
 @pytest.mark.parametrize(
     ("folder", "name"),
     [("2x1024_128_2048cnn_1xhighway", "small"), ("2x4096_512_2048cnn_2xhighway_5.5B", "original-5.5b")],
