@@ -54,7 +54,7 @@ def adapt_vocabulary(
     old_rank = {word: rank for rank, word in enumerate(old)}
     ordered = sorted(old + new, key=lambda word: (-frequency.get(word, 0), old_rank.get(word, len(old_rank)), word))
     total = max(sum(n for word, n in frequency.items() if word not in specials), 1)
-    before, after = (sum(frequency.get(word, 0) for word in group) / total for group in (old, old + new))
+    before, after = (min(1.0, sum(frequency.get(word, 0) for word in group) / total) for group in (old, old + new))
     return [*specials, *ordered], Coverage(len(old), len(new), before, after)
 
 
