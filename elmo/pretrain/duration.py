@@ -118,9 +118,9 @@ def estimate_durations(
 def say_duration(
     config: RunConfig, text: TextSize, device: str, out: Path, say: Callable[[str], None], *, is_finetuning: bool
 ) -> None:
-    """Says how long the run will take; a new run of more than an hour also hears of the presets that take less.
+    """Passes an estimate of the duration of the run to `say`; for a new run of over an hour, also those of the presets.
 
-    Nothing is measured with several processes, whose steps wait for each other; the log shows the time that is left.
+    With several processes nothing is measured, because their steps wait for each other.
     """
     first = first_step(out)
     num_steps_left = last_step(config, text) - first

@@ -64,8 +64,10 @@ def _ends_sentence(rules: str, text: str, start: int, match: re.Match[str], end:
     if match["hard"]:
         return True
     following = stop_context.sentence_start(text, match.end(), end, lower_starts)
-    if following is None or match["soft"] != ".":
-        return following is not None
+    if following is None:
+        return False
+    if match["soft"] != ".":
+        return True
     ends: bool = _RULES[rules].full_stop_ends_sentence(text, start, match.start(), following)
     return ends
 

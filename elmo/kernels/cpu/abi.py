@@ -8,9 +8,10 @@ from __future__ import annotations
 import ctypes
 import math
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from ctypes import POINTER, Structure, c_float, c_int, c_int64, c_void_p
 
+import torch
 from torch import Tensor
 
 from elmo.kernels.cpu.build import library
@@ -141,8 +142,15 @@ def call(function: Callable[..., int], task: Task | Words, num_rows: int, *owner
 
 
 def clip_limit(clip: float | None) -> float:
-    """The limit of values as the library takes it: infinity for None, which does not clip."""
+    """The clip value that the library expects: None, which means no clipping, becomes infinity."""
     return math.inf if clip is None else clip
+
+
+def why_not_trainable(parameters: Iterable[Tensor]) -> str | None:
+    """Why the kernels cannot train these weights; None: they can, because all of them are float32."""
+    if all(parameter.dtype == torch.float32 for parameter in parameters):
+        return None
+    return "the compiled kernels train weights in float32, and this model has others"
 
 
 def check(status: int) -> None:

@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
-from elmo.kernels.cpu.abi import DTYPES, check
+from elmo.kernels.cpu.abi import DTYPES, check, why_not_trainable
 from elmo.kernels.cpu.gradient_memory import GradientMemory
 from elmo.kernels.cpu.native import NativeBiLM
 from elmo.kernels.cpu.train_encoder_task import Words, Workspace, load_encoder, make_task, parameters_of
@@ -28,9 +28,7 @@ CHUNK_WORDS = 1024  # of a call without gradients, whose intermediate results th
 
 def supports(model: BiLM) -> str | None:
     """Why the kernels cannot train this model's token encoder; None: they can."""
-    if any(parameter.dtype != torch.float32 for parameter in model.token_encoder.parameters()):
-        return "the compiled kernels train weights in float32, and this model has others"
-    return NativeBiLM.supports(model)
+    return why_not_trainable(model.token_encoder.parameters()) or NativeBiLM.supports(model)
 
 
 class TrainingEncoder:

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from elmo.kernels.cpu.abi import DTYPES, check, clip_limit, load
+from elmo.kernels.cpu.abi import DTYPES, check, clip_limit, load, why_not_trainable
 from elmo.kernels.cpu.gradient_memory import GradientMemory
 from elmo.model.bilm import BiLM
 from elmo.model.lstm import LSTMStack, ProjectedLSTM, State
@@ -52,9 +52,7 @@ class TrainStacks:
         layers = [layer for stack in model.stacks for layer in cast(LSTMStack, stack).layers]
         if any(cast(ProjectedLSTM, layer).projection is None for layer in layers):
             return "the compiled training kernels need LSTM layers with a projection, and this model has none"
-        if any(parameter.dtype != torch.float32 for parameter in model.stacks.parameters()):
-            return "the compiled kernels train weights in float32, and this model has others"
-        return None
+        return why_not_trainable(model.stacks.parameters())
 
     def __call__(
         self, stacks: nn.ModuleList, x: Tensor, state: State, fresh: Tensor | None, dropout: float
