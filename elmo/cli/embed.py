@@ -27,8 +27,8 @@ def run(
         str,
         typer.Argument(
             metavar="IN",
-            help='Input with one sentence per line (.gz .bz2 .xz .zst too); "-" is stdin. If OUT is a folder: a quoted '
-            "glob, a folder or a file, of text, JSON lines or Parquet.",
+            help='Input with one sentence per line, or with --paragraphs (.gz .bz2 .xz .zst too); "-" is stdin. If OUT '
+            "is a folder: a quoted glob, a folder or a file, of text, JSON lines or Parquet.",
         ),
     ],
     target: Annotated[
@@ -75,6 +75,9 @@ def run(
     errors: Annotated[
         str, typer.Option(help="Handling of bytes that are invalid in the encoding: strict (stop) or replace.")
     ] = "strict",
+    paragraphs: Annotated[
+        bool, typer.Option("--paragraphs", help="Split the lines into sentences; the output has one entry for each.")
+    ] = False,
     resume: Annotated[
         bool, typer.Option("--resume", help="Continue an interrupted run from the blocks in OUT.parts.")
     ] = False,
@@ -152,6 +155,7 @@ def run(
         format=format_name,
         encoding=encoding,
         errors="replace" if errors == "replace" else "strict",
+        paragraphs=paragraphs,
         use_sentence_keys=use_sentence_keys,
         forget_sentences=forget_sentences,
         resume=resume,
@@ -166,6 +170,11 @@ def run(
     weights_name = _single_value("--weights and --weight-file", weights, weight_file)
     device_name = _single_value("--device and --cuda-device", device, old_device) or "auto"
     if on_ray or target.endswith("/") or os.path.isdir(target):
+        if paragraphs:
+            raise ConfigError(
+                "--paragraphs is for an output that is one file; a folder has one row per line.",
+                "Give OUT the name of a file, or put one sentence on each line.",
+            )
         from elmo.embed.shards.options import ModelSettings, ReadOptions
 
         given = {"column": column, "missing": missing, "shard_rows": shard_lines}

@@ -153,6 +153,7 @@ def test_usage_errors_come_before_the_model_is_loaded(tmp_path, capsys):
     source = tmp_path / "in.txt"
     source.write_text("A line .\n")
     (tmp_path / "there.npz").write_text("precious")
+    (tmp_path / "folder").mkdir()
     errors = {
         ("there.npz",): (1, "exists"),
         ("in.txt", "--overwrite", "--format", "npz"): (1, "is the input itself"),
@@ -161,6 +162,7 @@ def test_usage_errors_come_before_the_model_is_loaded(tmp_path, capsys):
         ("o.npz", "--shard", "1of2"): (2, "expected i/n"),
         ("o.npz", "--top", "--layers", "all"): (2, "set the same option"),
         ("o.npz", "--dtype", "int8"): (2, "float16"),
+        ("folder", "--paragraphs"): (2, "a folder has one row per line"),
         ("o.npz", "--errors", "ignore"): (2, "expected strict or replace"),
     }
     for (name, *flags), (expected, text) in errors.items():

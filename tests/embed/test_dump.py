@@ -24,6 +24,7 @@ from elmo.embed.dump.job import dump
 from elmo.embed.dump.options import DumpOptions, parse_shard
 from elmo.embed.load import load
 from elmo.errors import ConfigError, DataError, OutputError
+from elmo.text.sentences import split_sentences
 from elmo.text.tokenize import tokenizer
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -127,6 +128,32 @@ def test_resumed_run_gives_the_bytes_of_one_run(tmp_path, source, state):
     summary = dump(make_embedder(state=state), source, tmp_path / "two.npz", DumpOptions(resume=True, **SMALL))
     assert summary.blocks_kept == 4
     assert (tmp_path / "two.npz").read_bytes() == (tmp_path / "one.npz").read_bytes()
+
+
+@pytest.mark.parametrize(("tokenizer_name", "state"), [("default", "reset"), ("unicode", "carry")])
+def test_paragraphs_give_the_bytes_of_their_sentences(tmp_path, tokenizer_name, state):
+    paragraphs = ["It was 5 p.m. in St. Ives. Dr. Low left!", "", "One.", "यह है। ठीक है।", "L'eau dort ! Bon."]
+    paragraphs += [f"No. {i} sleeps. {'It snores. ' * (i % 5)}" for i in range(20)]
+    (tmp_path / "paragraphs.txt").write_text("".join(f"{text}\n" for text in paragraphs), encoding="utf-8")
+    settings = {"tokenizer": tokenizer_name, "state": state}
+    rules = make_embedder(**settings).sentence_rules
+    sentences = [text[start:end] for text in paragraphs for start, end in split_sentences(text, rules)]
+    assert len(sentences) > len(paragraphs)
+    (tmp_path / "sentences.txt").write_text("".join(f"{text}\n" for text in sentences), encoding="utf-8")
+    for suffix in ("npz", "jsonl"):
+        expected = tmp_path / f"sentences.{suffix}"
+        dump(make_embedder(**settings), tmp_path / "sentences.txt", expected, DumpOptions(**SMALL))
+        out = tmp_path / f"paragraphs.{suffix}"
+        stopped = make_embedder(**settings)
+        after_blocks(stopped, 2, interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            dump(stopped, tmp_path / "paragraphs.txt", out, DumpOptions(paragraphs=True, **SMALL))
+        with pytest.raises(OutputError, match=r"text\.paragraphs"):
+            dump(make_embedder(**settings), tmp_path / "paragraphs.txt", out, DumpOptions(resume=True, **SMALL))
+        resumed = DumpOptions(paragraphs=True, resume=True, **SMALL)
+        summary = dump(make_embedder(**settings), tmp_path / "paragraphs.txt", out, resumed)
+        assert (summary.blocks_kept, summary.lines) == (2, len(sentences))
+        assert out.read_bytes() == expected.read_bytes()
 
 
 def test_carried_state_follows_the_whole_file(tmp_path, source):

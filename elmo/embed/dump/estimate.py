@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
+from elmo.embed.dump.input_text import split_lines
 from elmo.embed.dump.options import DumpOptions
 from elmo.embed.dump.part_file import Layout
 from elmo.embed.dump.target import is_stream
@@ -32,7 +33,12 @@ class Estimate:
 
 
 def estimate(
-    source: str | Path, tokenize: Tokenizer, layout: Layout, format_name: str, options: DumpOptions
+    source: str | Path,
+    tokenize: Tokenizer,
+    layout: Layout,
+    format_name: str,
+    options: DumpOptions,
+    rules: str = "english",  # of `split_sentences`
 ) -> Estimate | None:
     """An estimate from the first thousand lines; None where the input is a stream or has no lines."""
     if is_stream(source):
@@ -45,8 +51,9 @@ def estimate(
     if Path(source).suffix in COMPRESSED:  # zlib's ratio is close enough for all formats
         total_bytes = int(total_bytes * len(sample) / max(len(zlib.compress(sample)), 1))
     scale = total_bytes / len(sample)
-    tokens = int(scale * sum(len(tokenize(line)) for line in lines))
-    rows = int(scale * len(lines)) if options.pool else tokens
+    sentences = list(split_lines(lines, rules)) if options.paragraphs else lines
+    tokens = int(scale * sum(len(tokenize(sentence)) for sentence in sentences))
+    rows = int(scale * len(sentences)) if options.pool else tokens
     num_values = rows * layout.num_kept * layout.dim
     stored_bytes = 2 if options.dtype == "float16" else 4
     result_bytes = _JSON_BYTES[options.dtype] if format_name == "jsonl" else stored_bytes

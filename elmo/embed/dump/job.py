@@ -19,6 +19,7 @@ from elmo.embed.dump.assemble import MergeSummary, assemble, finish_result
 from elmo.embed.dump.blocks import Block, cut_blocks
 from elmo.embed.dump.embed_block import count_cut_tokens, embed_block
 from elmo.embed.dump.estimate import Estimate, check_free_space, estimate, free_bytes
+from elmo.embed.dump.input_text import read_input
 from elmo.embed.dump.options import DumpOptions
 from elmo.embed.dump.part_file import Layout, PartFile, write_part_file
 from elmo.embed.dump.part_folder import PartFolder
@@ -32,7 +33,6 @@ from elmo.files import open_bytes
 from elmo.model.lstm import State
 from elmo.progress import Progress
 from elmo.text.inputs import tokenization_warning
-from elmo.text.lines import read_lines
 
 log = logging.getLogger(__name__)
 Say = Callable[[str], None]
@@ -126,9 +126,11 @@ class _Job:
         if options.use_sentence_keys:
             from elmo.embed.dump.write_hdf5 import check_sentence_keys
 
-            lines = read_lines(self.source, encoding=options.encoding, errors=options.errors)
-            check_sentence_keys(lines, str(self.source))
-        size = estimate(self.source, self.embedder.tokenize, self.layout, self.target.format, options)
+            check_sentence_keys(self._sentences(), str(self.source))
+        size = estimate(
+            *(self.source, self.embedder.tokenize, self.layout, self.target.format, options),
+            rules=self.embedder.sentence_rules,
+        )
         folder = PartFolder(self.target)
         folder.lock(options.shard)
         try:
@@ -187,10 +189,13 @@ class _Job:
         if shard:
             folder.write("end.json", {"blocks": total.blocks, "lines": total.lines, "tokens": total.tokens})
 
+    def _sentences(self) -> Iterator[str]:
+        return read_input(self.source, self.options, self.embedder.sentence_rules)
+
     def _blocks(self) -> Iterator[Block]:
         options, embedder = self.options, self.embedder
         blocks = cut_blocks(
-            read_lines(self.source, encoding=options.encoding, errors=options.errors),
+            self._sentences(),
             embedder.tokenize,
             max_lines=options.block_lines,
             max_tokens=options.block_tokens,

@@ -25,6 +25,7 @@ class DumpOptions:
     format: str | None = None  # hdf5, npz, safetensors, parquet, jsonl; None: by the output's suffix
     encoding: str = UTF8  # of the text, any that Python knows
     errors: Literal["strict", "replace"] = "strict"  # bytes that are invalid in the encoding: an error, or U+FFFD
+    paragraphs: bool = False  # a line is a paragraph, which is split into sentences; False: one sentence
     use_sentence_keys: bool = False  # hdf5: datasets are named by sentence instead of by number
     forget_sentences: bool = False  # hdf5: no sentence_to_index
     resume: bool = False  # continue an unfinished run of the same plan

@@ -29,14 +29,16 @@ def make_plan(
 ) -> Plan:
     """The plan of a run, as JSON values."""
     layout = layout_of(embedder, choice, options)
-    # plans of an earlier version, which read UTF-8 only, have no encoding
-    encoding = {} if options.encoding == UTF8 else {"encoding": options.encoding}
+    # plans of an earlier version, which read UTF-8 with one sentence per line only, have neither
+    reading: dict[str, Any] = {} if options.encoding == UTF8 else {"encoding": options.encoding}
+    if options.paragraphs:
+        reading["paragraphs"] = True
     return {
         "version": 1,
         "elmo": __version__,
         "input": _input_identity(source),
         "model": {"name": embedder.name, "sha256": model_checksum(embedder)},
-        "text": {"tokenizer": embedder.tokenizer_name, "errors": options.errors, **encoding},
+        "text": {"tokenizer": embedder.tokenizer_name, "errors": options.errors, **reading},
         "vectors": {"layers": choice.matrix.tolist(), "pool": options.pool, "layout": dataclasses.asdict(layout)},
         "compute": {
             "state": embedder.state,
