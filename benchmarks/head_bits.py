@@ -44,7 +44,7 @@ def main() -> None:
         for file, sentences in texts.items():
             measured = lm.perplexity(sentences)
             results.append(
-                {"head": name, "file": file, "perplexity": measured.mean, "words": measured.num_words, **sizes}
+                {"softmax": name, "file": file, "perplexity": measured.mean, "words": measured.num_words, **sizes}
             )
             base = next(r for r in results if r["file"] == file)
             change = 100 * (measured.mean / base["perplexity"] - 1)

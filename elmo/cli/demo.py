@@ -42,6 +42,7 @@ def run(
     vectors = word_vectors(uses, layers)  # (L+1, N, D)
     results: dict[str, Any] = {
         "model": embedder.name,
+        "language": language,
         "trained": embedder.trained,
         "senses": _senses(uses, vectors),
         "neighbours": _neighbours(contexts.shown, uses, layers, vectors),
