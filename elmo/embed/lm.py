@@ -22,6 +22,7 @@ from elmo.embed.display import html_table
 from elmo.embed.embedder import Embedder
 from elmo.embed.layer_choice import choose_layers
 from elmo.errors import ConfigError, WeightsError
+from elmo.kernels.api import find_log_probs
 from elmo.model.head import Head
 from elmo.settings import check_count
 from elmo.text.batch import windows_of
@@ -285,11 +286,9 @@ class LanguageModel:
                 targets.append(torch.cat([bos, ids]))
         states, target_ids = torch.cat(hidden), torch.cat(targets).to(forward.device)  # (N, P), (N,)
         with torch.inference_mode():
-            parts = [
-                self.head.log_probs(states[a : a + _STATES_PER_CALL], target_ids[a : a + _STATES_PER_CALL])
-                for a in range(0, len(states), _STATES_PER_CALL)
-            ]
-        values = torch.cat(parts).double().cpu().numpy()  # (N,)
+            log_probs = find_log_probs(self.head, states)
+            pairs = zip(states.split(_STATES_PER_CALL), target_ids.split(_STATES_PER_CALL), strict=True)
+            values = torch.cat([log_probs(*pair) for pair in pairs]).double().cpu().numpy()  # (N,)
         scores, start = {}, 0
         for number, tokens in numbered:
             n = len(tokens) + 1

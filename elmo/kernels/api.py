@@ -35,6 +35,7 @@ if TYPE_CHECKING:  # `elmo doctor` imports this module and must start without nu
     from elmo.kernels.cpu.request import CpuRequest, CpuResult
     from elmo.kernels.cpu.train_lstm import TrainStacks
     from elmo.model.bilm import BiLM
+    from elmo.model.head import Head, Normalizer
     from elmo.model.stacks import FusedStacks, StackRunner
     from elmo.model.token_encoder import StrongestWindows, TokenEncoder
 
@@ -153,6 +154,10 @@ def find_kernel(
 ) -> Callable[[Tensor, tuple[float, float, float], int], Tensor] | None: ...
 @overload
 def find_kernel(
+    op: Literal["log_normalizer"], device: str, dtype: str, model: BiLM | None = None
+) -> Normalizer | None: ...
+@overload
+def find_kernel(
     op: Literal["softmax_losses"], device: str, dtype: str, model: BiLM | None = None
 ) -> SoftmaxLosses | None: ...
 
@@ -180,6 +185,16 @@ def find_stacks(model: BiLM, device: str, dtype: str) -> StackRunner:
         return functools.partial(run_stacks_fused, fused)
     make_stacks = find_kernel("train_stacks", device, dtype, model)
     return run_stacks_plain if make_stacks is None else make_stacks()
+
+
+def find_log_probs(head: Head, hidden: Tensor) -> Callable[[Tensor, Tensor], Tensor]:
+    """The fastest implementation of `head.log_probs`, for states like `hidden`; it computes no gradients."""
+    from elmo.model.head import SoftmaxHead
+
+    if not isinstance(head, SoftmaxHead) or head.weight.dtype != hidden.dtype:
+        return head.log_probs
+    normalizer = find_kernel("log_normalizer", hidden.device.type, str(hidden.dtype).removeprefix("torch."))
+    return functools.partial(head.log_probs, normalizer=normalizer)
 
 
 def find_strongest_windows(model: BiLM, device: torch.device, dtype: torch.dtype) -> StrongestWindows | None:
@@ -266,6 +281,14 @@ def _load_newton_schulz(choice: str, dtype: str) -> Implementation | None:
     return Implementation(iterate, lambda model: None)
 
 
+def _load_log_normalizer(choice: str, dtype: str) -> Implementation | None:
+    if not _has_native(choice, dtype):
+        return None
+    from elmo.kernels.cpu.log_normalizer import log_normalizer
+
+    return Implementation(log_normalizer, lambda model: None)
+
+
 @functools.cache  # by choice and dtype: a compilation that fails is tried and logged once
 def _has_native(choice: str, dtype: str) -> bool:
     """Whether the compiled kernels for the CPU have products in this dtype; compiles them if necessary."""
@@ -344,6 +367,7 @@ IMPLEMENTATIONS: dict[tuple[str, str], dict[str, tuple[Loader, ...]]] = {
     ("softmax_losses", "cpu"): dict.fromkeys(("float32", "bfloat16"), (_load_native_softmax,)),
     ("token_encoder", "cpu"): dict.fromkeys(("float32", "bfloat16"), (_load_encoder,)),
     ("newton_schulz", "cpu"): {"float32": (_load_newton_schulz,)},
+    ("log_normalizer", "cpu"): {"float32": (_load_log_normalizer,)},
     ("bilm_bulk", "cuda"): _on_cuda("elmo.kernels.cuda.bilm", "CudaBiLM", "all_models"),
     ("bilstm", "cuda"): _on_cuda("elmo.kernels.cuda.lstm", "bilstm", "projected_lstms"),
     ("strongest_windows", "cuda"): _on_cuda("elmo.kernels.cuda.char_cnn", "strongest_windows", "short_tokens"),

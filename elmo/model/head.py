@@ -6,12 +6,15 @@ million words need no more memory than one block.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor, nn
 
 from elmo.model.config import HeadConfig
 
 VOCAB_BLOCK = 16_384  # words per block
+Normalizer = Callable[[Tensor, Tensor, Tensor], Tensor]  # rows (V, P), biases (V,), states (N, P) -> (N,)
 CPU_SCORES = 1 << 21  # scores per block on a CPU: they stay in its cache between the product and the exponentials
 
 
@@ -40,10 +43,12 @@ class SoftmaxHead(nn.Module):
         """The log-probability of every word, (N, V); the caller bounds N."""
         return torch.addmm(self.bias, hidden, self.weight.t()).log_softmax(dim=-1)
 
-    def log_probs(self, hidden: Tensor, targets: Tensor, block: int | None = None) -> Tensor:
-        """The log-probability of each state's target word, (N,)."""
+    def log_probs(self, hidden: Tensor, targets: Tensor, normalizer: Normalizer | None = None) -> Tensor:
+        """The log-probability of each state's target word, (N,); `normalizer` replaces `log_normalizer`."""
         score = (hidden * self.weight[targets]).sum(dim=-1) + self.bias[targets]  # (N,)
-        return score - self.log_normalizer(hidden, block)
+        return score - (
+            self.log_normalizer(hidden) if normalizer is None else normalizer(self.weight, self.bias, hidden)
+        )
 
     def best(
         self, hidden: list[Tensor], k: int, block: int = VOCAB_BLOCK, offset: Tensor | None = None
@@ -87,7 +92,7 @@ class AdaptiveHead(nn.Module):
         log_probs: Tensor = self.softmax.log_prob(hidden)
         return log_probs
 
-    def log_probs(self, hidden: Tensor, targets: Tensor, block: int | None = None) -> Tensor:
+    def log_probs(self, hidden: Tensor, targets: Tensor) -> Tensor:
         """The log-probability of each state's target word, (N,)."""
         output: Tensor = self.softmax(hidden, targets).output
         return output

@@ -2,6 +2,7 @@
 // call was refused before it read anything.
 #include <cstdio>
 
+#include "log_normalizer.h"
 #include "newton_schulz.h"
 #include "train_encoder.h"
 #include "train_lstm.h"
@@ -10,6 +11,7 @@
 using namespace elmo;
 
 extern "C" {
+int elmo_log_normalizer(const LogNormalizerTask*);
 int elmo_newton_schulz(const NewtonSchulzTask*);
 int elmo_softmax(const SoftmaxTask*);
 int elmo_softmax_gradient(const SoftmaxTask*);
@@ -33,6 +35,15 @@ static void check_newton_schulz() {
     NewtonSchulzTask task{};
     task.count = shape[0], task.rows = shape[1], task.columns = shape[2];
     expect(elmo_newton_schulz(&task) == OUT_OF_MEMORY, "newton_schulz");
+  }
+}
+
+static void check_log_normalizer() {
+  const int64_t shapes[][3] = {{10, 5000000, 512}, {10000000, 100, 512}, {4000000, 4000000, 1}, {1, int64_t(1) << 32, 1}};
+  for (const auto& shape : shapes) {  // N, V, P
+    LogNormalizerTask task{};
+    task.num_states = shape[0], task.vocab_size = shape[1], task.proj_dim = shape[2], task.num_threads = 1;
+    expect(elmo_log_normalizer(&task) == OUT_OF_MEMORY, "log_normalizer");
   }
 }
 
@@ -76,6 +87,7 @@ static void check_lstm() {
 
 int main() {
   check_newton_schulz();
+  check_log_normalizer();
   check_softmax();
   check_encoder();
   check_lstm();

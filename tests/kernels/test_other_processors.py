@@ -19,7 +19,11 @@ from elmo.kernels.cpu.levels import AVX2, AVX512, NEON, CannotBuild, Level, proc
 DRIVER = Path(__file__).with_name("driver.cpp")
 # random calls of training kernels, and the source that has them; those of TRAINING write their results to a file
 TRAINING = {"random_lstm": "train_lstm", "random_softmax": "train_softmax"}
-RANDOM_CALLS = TRAINING | {"random_encoder": "train_encoder", "random_newton_schulz": "newton_schulz"}
+RANDOM_CALLS = TRAINING | {
+    "random_encoder": "train_encoder",
+    "random_newton_schulz": "newton_schulz",
+    "random_log_normalizer": "log_normalizer",
+}
 SEED, CASES, CALLS = "7", "150", "20"
 # as on macOS, where int64_t is not long; the compiler's own headers must come first
 OTHER_INT64 = "#include <bits/stdc++.h>\nusing other_int64 = long long;\n#define int64_t other_int64\n"

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from elmo.kernels.api import find_stacks
+from elmo.kernels.api import find_log_probs, find_stacks
 from elmo.model.bilm import BiLM
 from elmo.model.lstm import State
 from elmo.pretrain.data.prepared import PreparedData
@@ -180,9 +180,10 @@ class Evaluator:
             mask = torch.from_numpy(direction.mask).to(self.device)
             hidden, words = top[mask], targets[mask]
         assert self.model.head is not None
+        hidden = hidden.float()
+        log_probs = find_log_probs(self.model.head, hidden)
         parts = [
-            self.model.head.log_probs(hidden[a : a + 2048].float(), words[a : a + 2048]).double().sum()
-            for a in range(0, len(hidden), 2048)
+            log_probs(hidden[a : a + 2048], words[a : a + 2048]).double().sum() for a in range(0, len(hidden), 2048)
         ]
         return -float(torch.stack(parts).sum())
 
