@@ -50,7 +50,7 @@ def main() -> None:
             change = 100 * (measured.mean / base["perplexity"] - 1)
             megabytes = f"{sizes['head'] / 1e6:.2f} MB, deflated {sizes['head_deflated'] / 1e6:.2f} MB"
             print(f"{name:8} {file:32} {measured.mean:9.4f} {change:+7.3f}%  {megabytes}", flush=True)
-    print(json.dumps({"every": options.every, "torch": torch.__version__, "results": results}))
+    print(json.dumps({"model": options.model, "every": options.every, "torch": torch.__version__, "results": results}))
 
 
 def stored_models(model: str, device: str) -> Iterator[tuple[int | None, str, LanguageModel, dict[str, int]]]:

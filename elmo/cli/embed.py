@@ -27,8 +27,8 @@ def run(
         str,
         typer.Argument(
             metavar="IN",
-            help='Input with one sentence per line, or with --paragraphs (.gz .bz2 .xz .zst too); "-" is stdin. If OUT '
-            "is a folder: a quoted glob, a folder or a file, of text, JSON lines or Parquet.",
+            help='Input with one sentence, or with --paragraphs one paragraph, per line (.gz .bz2 .xz .zst too); "-" '
+            "is stdin. If OUT is a folder: a quoted glob, a folder or a file, of text, JSON lines or Parquet.",
         ),
     ],
     target: Annotated[
@@ -76,7 +76,11 @@ def run(
         str, typer.Option(help="Handling of bytes that are invalid in the encoding: strict (stop) or replace.")
     ] = "strict",
     paragraphs: Annotated[
-        bool, typer.Option("--paragraphs", help="Split the lines into sentences; the output has one entry for each.")
+        bool,
+        typer.Option(
+            "--paragraphs",
+            help="Split the lines into sentences; the output has one entry for each, and none for empty lines.",
+        ),
     ] = False,
     resume: Annotated[
         bool, typer.Option("--resume", help="Continue an interrupted run from the blocks in OUT.parts.")

@@ -188,7 +188,7 @@ def find_stacks(model: BiLM, device: str, dtype: str) -> StackRunner:
 
 
 def find_log_probs(head: Head, hidden: Tensor) -> Callable[[Tensor, Tensor], Tensor]:
-    """The fastest implementation of `head.log_probs`, for states like `hidden`; it computes no gradients."""
+    """The fastest implementation of `head.log_probs`, for states like `hidden`, to be called without gradients."""
     from elmo.model.head import SoftmaxHead
 
     if not isinstance(head, SoftmaxHead) or head.weight.dtype != hidden.dtype:

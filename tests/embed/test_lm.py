@@ -9,6 +9,7 @@ import numpy as np
 import oracle
 import pytest
 import torch
+from compiled_kernels import needs_kernels
 from golden import SENTENCES, golden_embedder, random_bilm
 
 from elmo.embed.embedder import Embedder
@@ -45,6 +46,15 @@ def test_scores_agree_with_the_oracle(seed: int) -> None:
         np.testing.assert_allclose(scores.backward, backward, atol=1e-4)
         assert scores.tokens == tokens
         assert scores.log_prob == pytest.approx((forward.sum() + backward.sum()) / 2, abs=1e-3)
+
+
+@needs_kernels
+def test_scores_are_the_same_bits_alone_and_with_other_sentences() -> None:
+    lm = LanguageModel(model_with_softmax(0)[-1])
+    for together, tokens in zip(lm.scores(SENTENCES), SENTENCES, strict=True):
+        (alone,) = lm.scores([tokens])
+        assert np.array_equal(alone.forward, together.forward)
+        assert np.array_equal(alone.backward, together.backward)
 
 
 def test_perplexity_follows_its_definition() -> None:

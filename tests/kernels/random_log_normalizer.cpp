@@ -20,7 +20,7 @@ int main(int, char** arguments) {
     for (long threads : {1, 2, 4}) {
       std::vector<float> result(states);
       const elmo::LogNormalizerTask task = {weight.data(), bias.data(), hidden.data(), result.data(),
-                                            words,         columns,     states,        threads};
+                                            words,         columns,     states,        threads,       nullptr};
       if (elmo_log_normalizer(&task)) return std::puts("a call failed"), 1;
       if (first.empty()) first = result;
       if (result != first) return std::puts("the result depends on the number of threads"), 1;

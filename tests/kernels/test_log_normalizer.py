@@ -58,15 +58,39 @@ def test_states_do_not_depend_on_each_other_or_on_threads(level: str) -> None:
     assert torch.equal(torch.cat(parts), expected)
 
 
-def test_words_that_are_excluded_and_values_that_are_no_numbers() -> None:
+@pytest.mark.parametrize("level", ["", "avx2"])
+def test_words_that_are_excluded_and_values_that_are_no_numbers(level: str) -> None:
+    with kernels_set_to(level):
+        check_infinities_and_nan()
+
+
+def check_infinities_and_nan() -> None:
     weight, bias, hidden = sample(200, 16, 70, 1.0, 0)
     bias[50:] = -torch.inf
     expected, bound = exact(weight[:50], bias[:50], hidden)
     assert bool(((log_normalizer(weight, bias, hidden) - expected).abs() <= bound).all())
-    weight[3, 5] = torch.nan
+    bias[0] = torch.inf
+    assert bool((log_normalizer(weight, bias, hidden) >= 1e30).all())
+    bias[0], weight[3, 5] = 0.0, torch.nan
     assert bool(log_normalizer(weight, bias, hidden).isnan().all())
     hidden[69, 0], weight[3, 5] = torch.nan, 0.0
     assert log_normalizer(weight, bias, hidden).isnan().tolist() == [False] * 69 + [True]
+
+
+def test_torch_defaults_of_the_caller_do_not_matter() -> None:
+    weight, bias, hidden = sample(300, 8, 70, 1.0, 0)
+    expected = log_normalizer(weight, bias, hidden)
+    torch.set_default_dtype(torch.float64)
+    try:
+        assert torch.equal(log_normalizer(weight, bias, hidden), expected)
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
+def test_gradients_are_refused() -> None:
+    head = SoftmaxHead(30, 4)
+    with pytest.raises(AssertionError):
+        find_log_probs(head, torch.ones(2, 4))(torch.ones(2, 4), torch.zeros(2, dtype=torch.long))
 
 
 def test_no_states_give_no_results() -> None:

@@ -41,9 +41,9 @@ def test_several_files_are_measured_once_and_combined_from_their_sums(
     scored = []
     log_probs = SoftmaxHead.log_probs
 
-    def counting(head: SoftmaxHead, hidden: Any, words: Any) -> Any:
+    def counting(head: SoftmaxHead, hidden: Any, words: Any, **options: Any) -> Any:
         scored.append(len(words))
-        return log_probs(head, hidden, words)
+        return log_probs(head, hidden, words, **options)
 
     monkeypatch.setattr(SoftmaxHead, "log_probs", counting)
     files = [trained / "1" / "text.txt", trained / "2" / "text.txt"]

@@ -126,7 +126,7 @@ class _Job:
         if options.use_sentence_keys:
             from elmo.embed.dump.write_hdf5 import check_sentence_keys
 
-            check_sentence_keys(self._sentences(), str(self.source))
+            check_sentence_keys(self._sentences(), self._place)
         size = estimate(
             *(self.source, self.embedder.tokenize, self.layout, self.target.format, options),
             rules=self.embedder.sentence_rules,
@@ -189,6 +189,11 @@ class _Job:
         if shard:
             folder.write("end.json", {"blocks": total.blocks, "lines": total.lines, "tokens": total.tokens})
 
+    @property
+    def _place(self) -> str:
+        """What precedes the number of a line in errors, or the number of a sentence."""
+        return f"{self.source}, sentence" if self.options.paragraphs else str(self.source)
+
     def _sentences(self) -> Iterator[str]:
         return read_input(self.source, self.options, self.embedder.sentence_rules)
 
@@ -208,7 +213,7 @@ class _Job:
             yield block
 
     def _embed(self, block: Block) -> np.ndarray:
-        return embed_block(self.embedder, block, self.choice, self.layout, self.options, source=str(self.source))
+        return embed_block(self.embedder, block, self.choice, self.layout, self.options, source=self._place)
 
     def _count(self, block: Block, *, advance: bool = True) -> None:
         summary, tokens = self.summary, block.num_tokens

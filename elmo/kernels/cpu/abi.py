@@ -112,7 +112,12 @@ def floats(tensor: Tensor) -> Tensor:
     return tensor.detach().float().cpu().contiguous()
 
 
-def call(function: Callable[..., int], task: Task | Words, num_rows: int, *owners: object) -> None:
+def empty(*shape: int) -> Tensor:
+    """A tensor for the library to write to: float32 on the CPU, whatever torch's defaults are."""
+    return torch.empty(shape, dtype=torch.float32, device="cpu")
+
+
+def call(function: Callable[..., int], task: Structure, num_rows: int, *owners: object) -> None:
     """Runs a kernel. A long call runs in a second thread, so that Ctrl-C reaches the main thread and ends it early.
 
     `owners` are the objects whose memory the task points to. The second thread holds references to them, because a

@@ -29,7 +29,7 @@ class GradientMemory:
         """A tensor of the parameter's shape with undefined contents."""
         count = math.prod(parameter.shape)
         if count < SMALLEST:
-            return torch.empty(parameter.shape)
+            return torch.empty(parameter.shape, dtype=torch.float32, device="cpu")
         free = self._free.setdefault(count, [])
         pages = free.pop() if free else _new_pages(count * 4)
         array = np.frombuffer(pages, np.float32, count)

@@ -19,6 +19,7 @@ struct LogNormalizerTask {
   const float* hidden;  // (N, P)
   float* out;           // (N)
   int64_t vocab_size, proj_dim, num_states, num_threads;
+  const int* stop;  // not zero: end early; null: never
 };
 
 class LogNormalizer {
@@ -36,14 +37,14 @@ class LogNormalizer {
 
   int run() {
     const long threads = task_.num_threads;
-    int status = run_all(panels_, threads, nullptr, [&](long panel) -> int {
+    int status = run_all(panels_, threads, task_.stop, [&](long panel) -> int {
       pack_columns<Float32>([&](long n) { return task_.hidden + n * dim_; }, dim_, states_, columns_.data(), panel, panel + 1,
                             dim_ * PANEL);
       return OK;
     });
     if (status != OK) return status;
     // neighbouring pieces have the same words, so that their rows are read from memory once
-    status = run_all(panels_ * groups_, threads, nullptr, [&](long i) -> int {
+    status = run_all(panels_ * groups_, threads, task_.stop, [&](long i) -> int {
       alignas(64) float logits[CHUNK * PANEL];
       score(i % panels_, i / panels_, logits);
       return OK;
@@ -55,7 +56,8 @@ class LogNormalizer {
  private:
   static constexpr long GROUP = 1024;         // words of a piece
   static constexpr long CHUNK = 128;          // words whose logits stay in the L1 or L2 cache
-  static constexpr float LOWEST = -1e30f;     // stands for minus infinity: its exponential is zero
+  // stand for infinities, whose differences would not be numbers; the exponential of LOWEST is 0 or 2^-126
+  static constexpr float LOWEST = -1e30f, HIGHEST = 1e30f;
 
   long place(long panel, long group) const { return (group * panels_ + panel) * PANEL; }
 
@@ -74,7 +76,7 @@ class LogNormalizer {
 #pragma GCC unroll 4
         for (int j = 0; j < 4; j++) {
           float* at = logits + w * PANEL + j * LANES;
-          const Floats logit = max(all(LOWEST), add(load(at), bias));  // NaN stays NaN
+          const Floats logit = min(all(HIGHEST), max(all(LOWEST), add(load(at), bias)));  // NaN stays NaN
           store(at, logit);
           largest[j] = max(largest[j], logit);
         }

@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
-from elmo.kernels.cpu.abi import DTYPES, check, why_not_trainable
+from elmo.kernels.cpu.abi import DTYPES, check, empty, why_not_trainable
 from elmo.kernels.cpu.gradient_memory import GradientMemory
 from elmo.kernels.cpu.native import NativeBiLM
 from elmo.kernels.cpu.train_encoder_task import Words, Workspace, load_encoder, make_task, parameters_of
@@ -42,7 +42,7 @@ class TrainingEncoder:
 
     def __call__(self, network: TokenEncoder, ids: Tensor) -> Tensor:
         """Token vectors (N, P) float32 of rows of ids (N, W), as `network(ids)` computes them."""
-        features = torch.empty(len(ids), 0)
+        features = empty(len(ids), 0)
         if network.words is not None:
             features = F.embedding(ids[:, -1], F.pad(network.words, (0, 0, 1, 0)))  # (N, word_dim); id 0 is padding
             ids = ids[:, :-1]
@@ -66,7 +66,7 @@ class TrainingEncoder:
         """Token vectors (N, P), and the memory that `backward` needs."""
         features = features.contiguous()
         task = make_task(network, ids, features.shape[1], parameters)
-        out = torch.empty(len(ids), task.out_dim)
+        out = empty(len(ids), task.out_dim)
         task.features, task.out = features.data_ptr(), out.data_ptr()
         free = self._free.setdefault(network, [])
         try:
@@ -85,7 +85,7 @@ class TrainingEncoder:
     ) -> tuple[Tensor, list[Tensor]]:
         """The gradients of the features (N, word_dim) and of the parameters. The memory is free afterwards."""
         d_out = d_out.float().contiguous()
-        d_features = torch.empty(len(ids), 0 if network.words is None else network.words.shape[1])
+        d_features = empty(len(ids), 0 if network.words is None else network.words.shape[1])
         memory = self._gradients.setdefault(network, GradientMemory())
         gradients = [memory.empty_like(parameter) for parameter in parameters]
         if network.chars is not None:

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from elmo.kernels.cpu.abi import DTYPES, check, floats, load
+from elmo.kernels.cpu.abi import DTYPES, check, empty, floats, load
 from elmo.model.bilm import BiLM
 from elmo.model.head import SoftmaxHead
 
@@ -96,8 +96,8 @@ class _Softmax(torch.autograd.Function):
         }  # fmt: skip
         row_dim = -(-P // panel) * panel
         results = {
-            "losses": torch.empty(R), "d_hidden": torch.empty(R, N, P), "d_rows": torch.empty(R, S, row_dim),
-            "d_offsets": torch.empty(R, S), "d_true": torch.empty(R, N),
+            "losses": empty(R), "d_hidden": empty(R, N, P), "d_rows": empty(R, S, row_dim),
+            "d_offsets": empty(R, S), "d_true": empty(R, N),
         }  # fmt: skip
         ctx.task = SoftmaxTask(
             vocab_size=V, proj_dim=P, num_directions=R, num_states=N, num_words=S, dtype=_dtype_code(hidden.dtype),
@@ -117,7 +117,7 @@ class _Softmax(torch.autograd.Function):
         d_hidden = (d_hidden * scales[:, None, None]).to(ctx.hidden_dtype)
         if not any(ctx.needs_input_grad[:2]):
             return None, None, d_hidden, None, None, None, None
-        outputs = {"scales": scales, "d_weight": torch.empty_like(weight), "d_bias": torch.empty(len(weight))}
+        outputs = {"scales": scales, "d_weight": torch.empty_like(weight), "d_bias": empty(len(weight))}
         task = SoftmaxTask.from_buffer_copy(ctx.task)
         for name, pointer in _pointers(outputs).items():
             setattr(task, name, pointer)

@@ -129,12 +129,13 @@ def _measure(
 
 
 def _language_facts(data: PreparedData) -> dict[str, Any]:
-    """For each language: words of training text, share of an epoch, repetitions, and held-out unknown words."""
+    """For each language: words and predictions of its text, share of an epoch, repetitions, held-out unknown words."""
     words = data.by_language({source["path"]: source["tokens"] for source in data.manifest["sources"]})
     unknown = data.unknown_shares()
     return {
         language.name: {
             "words": sum(words[language.name]),
+            "positions": language.positions,
             "share": language.share,
             "repetitions": language.repetitions,
             "unknown_share": unknown.get(language.name),
