@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,6 +17,7 @@ from elmo.weights.languages import language_code, language_codes
 from elmo.weights.model_folders import SHIPPED_FOLDER, local_models, shipped_model
 
 EXAMPLE = "elmo models --language de"
+_MAX_CODES = 3  # of languages in a row of the table
 
 
 def run(
@@ -38,11 +40,14 @@ def run(
         typer.echo(json.dumps(rows, ensure_ascii=False))
         return
     width = max(len(row["name"]) for row in rows)
-    typer.echo(f"{'name':<{width}}  {'languages':<9}  {'parameters':>11}  {'width':>5}  {'where':<10}  trained on")
-    for row in rows:
+    languages = [_languages(row["languages"]) for row in rows]
+    column = max(map(len, ("languages", *languages)))
+    head = f"{'name':<{width}}  {'languages':<{column}}  {'parameters':>11}  {'width':>5}  {'where':<10}  trained on"
+    typer.echo(head)
+    for row, codes_of_row in zip(rows, languages, strict=True):
         parameters = f"{row['parameters']:,}" if row["parameters"] else "?"
         typer.echo(
-            f"{row['name']:<{width}}  {' '.join(row['languages']):<9}  {parameters:>11}  {row['dim'] or '?':>5}  "
+            f"{row['name']:<{width}}  {codes_of_row:<{column}}  {parameters:>11}  {row['dim'] or '?':>5}  "
             f"{row['where']:<10}  {row['trained_on'] or '?'}"
         )
     typer.echo(
@@ -67,6 +72,10 @@ def model_rows() -> list[dict[str, Any]]:
     for name, model in PUBLISHED_MODELS.items():
         rows.append(dataclasses.asdict(model) | {"path": str(local.get(name, "")), "where": _where(model, local)})
     return rows
+
+
+def _languages(codes: Sequence[str]) -> str:
+    return " ".join(codes) if len(codes) <= _MAX_CODES else f"{len(codes)} languages"
 
 
 def _where(model: PublishedModel, local: dict[str, Path]) -> str:

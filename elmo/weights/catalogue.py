@@ -410,6 +410,17 @@ OWN_MODELS = {
         dim=768,
         licence="CC BY-SA 4.0; the licences of its text: docs/model_card.md",
     ),
+    "many": PublishedModel(
+        name="many",
+        languages=(
+            *("ar", "bg", "cs", "cy", "da", "de", "el", "en", "es", "eu", "fa", "fi", "fr", "ga", "he", "hi", "id"),
+            *("it", "nl", "no", "pl", "pt", "ro", "ru", "sl", "sr", "sv", "sw", "tr", "uk", "vi"),
+        ),
+        trained_on="open text in 31 languages: novels, speeches, documentation, single sentences",
+        files=(),
+        dim=256,
+        licence="CC BY-SA 4.0; the licences of its text: docs/model_card_many.md",
+    ),
 }
 
 

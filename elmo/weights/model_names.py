@@ -61,8 +61,8 @@ def _language(name: str, code: str) -> WeightsError:
     codes = language_codes(code)
     known = [m for m in (*OWN_MODELS.values(), *PUBLISHED_MODELS.values()) if codes & set(m.languages)]
     local = local_models()
-    # those on this machine first, then those that can be downloaded
-    known.sort(key=lambda m: (m.name not in local, not m.fetchable))
+    # those on this machine first, then those that can be downloaded; models of few languages before models of many
+    known.sort(key=lambda m: (m.name not in local, not m.fetchable, len(m.languages)))
     known = [m for m in known if not m.obstacle and (m.files or m.name in local)]
     names = ", ".join(m.name for m in known[:_MAX_LISTED]) + (", and others" if len(known) > _MAX_LISTED else "")
     lines = [f"`elmo models --language {code}` lists the models of that language: {names}."] if known else []
@@ -70,6 +70,7 @@ def _language(name: str, code: str) -> WeightsError:
     here = next((m for m in known if m.name in local), None)
     if here is not None:
         lines.append(f"On this machine: elmo.load({here.name!r}).")
-    elif fetchable is not None:
-        lines.append(f"`elmo fetch {fetchable.name}` downloads one; then elmo.load({fetchable.name!r}).")
+    if fetchable is not None and (here is None or len(here.languages) > len(fetchable.languages)):
+        what = "one" if here is None else "a model of fewer languages"
+        lines.append(f"`elmo fetch {fetchable.name}` downloads {what}; then elmo.load({fetchable.name!r}).")
     return WeightsError(f"There is no model {name!r}; {LANGUAGES[code]} is a language.", "\n  ".join(lines))

@@ -30,6 +30,7 @@ def test_table_has_every_model(tmp_path):
     small = next(line for line in lines if line.startswith("small "))
     assert small.split()[1:5] == ["en", "13,593,296", "256", "fetch"]
     assert "1 Billion Word" in small
+    assert " 31 languages " in next(line for line in lines if line.startswith("many "))
 
 
 def test_models_on_this_machine_have_a_path(tmp_path):
@@ -62,7 +63,7 @@ def test_language_is_a_code_or_a_name(tmp_path):
 
 def test_language_selects_models(tmp_path):
     rows = json.loads(elmo("models", "--json", "--language", "eu", env={"ELMO_HOME": str(tmp_path)}).stdout)
-    assert [row["name"] for row in rows] == ["eu-plur", "eu-manylangs"]
+    assert [row["name"] for row in rows] == ["many", "eu-plur", "eu-manylangs"]
     done = elmo("models", "--language", "xx")
     assert (done.returncode, done.stdout) == (2, "")
     assert "'xx'" in done.stderr

@@ -49,10 +49,6 @@ def test_curl_of_the_readme_gets_vectors(tiny_server, tmp_path):
     assert [len(row["embedding"]) for row in answer["data"]] == [128]
 
 
-def test_openai_client_of_the_readme_gets_a_vector(tiny_server):
-    assert openai_output(README, tiny_server.port) == ["128"]
-
-
 def test_curl_commands_of_the_guide_get_answers(tiny_server, tmp_path):
     answers = curl_answers(GUIDE, tiny_server.port, tmp_path)
     assert len(answers) == 5

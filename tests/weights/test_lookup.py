@@ -116,15 +116,16 @@ def test_error_for_an_unknown_name_lists_local_models_and_the_closest(home):
 def test_error_for_a_language_points_to_its_models(home, name):
     with pytest.raises(WeightsError) as error:
         elmo.load(name)
-    for word in (repr(name), "`elmo models --language de`", "de-wikipedia", "`elmo fetch de-wikipedia`"):
+    for word in (repr(name), "`elmo models --language de`", "elmo.load('many')", "`elmo fetch de-wikipedia`"):
         assert word in str(error.value)
 
 
 def test_error_for_a_language_prefers_a_model_on_this_machine(home):
     save_store(home / "de-wikipedia", tiny_random())
     for name, model in (("de", "de-wikipedia"), ("en", "english")):
-        with pytest.raises(WeightsError, match=f"On this machine: elmo.load\\('{model}'\\)"):
+        with pytest.raises(WeightsError, match=f"On this machine: elmo.load\\('{model}'\\)") as error:
             elmo.load(name)
+        assert "`elmo fetch" not in str(error.value)
 
 
 @pytest.mark.parametrize(("name", "meant"), [("orignal", "'original'"), ("ORIGINAL-5.5B", "'original-5.5b'")])
