@@ -175,9 +175,11 @@ tokens to the power of 1 / {self.config["data"]["temperature"]:g}."""
     def limits(self) -> str:
         return """## Biases and limits
 
-- Each language but English has 0.2 to 1 million words, mostly novels of 1840 to 1920, parliamentary speeches, single
-  sentences written for recordings, and software documentation. News, social media and spoken language are missing,
-  and the vectors reflect the views of these texts and times on people. Do not rank or judge people with them.
+- Each language but English has 0.2 to 1 million words. The mixture of novels of 1840 to 1920, speeches, single
+  sentences written for recordings, documentation and other text differs by language, and some have almost one kind
+  only: see the table below. News (except in English), social media and conversation are missing, and the vectors
+  reflect the views of these texts and times on people. Do not rank or judge people with them.
+- Serbian is in Cyrillic script, except for a fifth in Latin script.
 - The vectors know forms better than meanings: a million words say little about rare senses. For English, `english`
   is far better.
 - Words of up to 48 bytes are read whole: 48 Latin letters, 24 Cyrillic or Arabic ones, 16 of Devanagari. The rest of
