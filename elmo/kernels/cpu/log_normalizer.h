@@ -49,7 +49,7 @@ class LogNormalizer {
       score(i % panels_, i / panels_, logits);
       return OK;
     });
-    for (long n = 0; n < states_ && status == OK; n++) task_.out[n] = total(n);
+    for (long panel = 0; panel < panels_ && status == OK; panel++) add_groups(panel);
     return status;
   }
 
@@ -96,16 +96,24 @@ class LogNormalizer {
     }
   }
 
-  float total(long n) const {
-    const long panel = n / PANEL, lane = n % PANEL;
-    float largest = LOWEST;
-    for (long group = 0; group < groups_; group++) largest = std::max(largest, largest_[place(panel, group) + lane]);
-    double sum = 0.0;
-    for (long group = 0; group < groups_; group++) {
-      const long at = place(panel, group) + lane;
-      sum += sums_[at] * std::exp(double(largest_[at]) - largest);
+  // Adds the groups of a panel of states, in the order of the words.
+  void add_groups(long panel) {
+    alignas(64) float tops[PANEL], sums[PANEL];
+    for (int j = 0; j < 4; j++) {
+      Floats largest = all(LOWEST), sum = all(0.0f);
+      for (long group = 0; group < groups_; group++)
+        largest = max(largest, load(largest_.data() + place(panel, group) + j * LANES));
+      for (long group = 0; group < groups_; group++) {
+        const long at = place(panel, group) + j * LANES;
+        const Floats factor = exp2(mul(sub(load(largest_.data() + at), largest), all(LOG2_E)));
+        sum = fma(load(sums_.data() + at), factor, sum);
+      }
+      store(tops + j * LANES, largest);
+      store(sums + j * LANES, sum);
     }
-    return float(largest + std::log(sum));
+    // not std::log, whose symbol in glibc is newer than those of the wheel's oldest systems
+    for (long n = panel * PANEL; n < std::min(states_, (panel + 1) * PANEL); n++)
+      task_.out[n] = float(tops[n % PANEL] + std::log1p(double(sums[n % PANEL]) - 1.0));
   }
 
   const LogNormalizerTask& task_;
