@@ -21,7 +21,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from model_card import HERE, Record, escape_html, read_json, read_lines, table
+from model_card import HERE, Record, convert_options, escape_html, file_table, read_json, read_lines, stored_as, table
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -54,11 +54,7 @@ class LanguagesCard:
 
     def head(self) -> str:
         model, lstm, chars = self.shape["model"], self.shape["model"]["lstm"], self.shape["model"]["chars"]
-        megabytes = sum(file["bytes"] for file in self.files.values()) / 1e6
         filters = sum(count for _, count in chars["filters"])
-        softmax = f", the softmax in {self.shape['head_bits']} bits" if self.shape.get("head_bits") else ""
-        rows = [["file", "bytes", "sha256"]]
-        rows += [[n, f"{f['bytes']:,}", f"`{f['sha256']}`"] for n, f in self.files.items() if n != "README.md"]
         return f"""# The model `{self.name}`
 
 <!-- written by runs/languages_card.py from the records of the run; not edited by hand -->
@@ -74,11 +70,11 @@ is read too, but it has not learned them.
 - Softmax: {model["head"]["vocab_size"]:,} words, chosen by counts that are weighted in the same way as the
   languages are sampled.
 - Tokenizer `unicode`, which the model records: raw text of all these languages is split by its rules.
-- Stored as {self.shape.get("storage", "float32")}{softmax}, {megabytes:.1f} MB.
+- {stored_as(self.shape, self.files)}.
 - Licence of the weights: CC BY-SA 4.0, because some of the text is under CC BY-SA. It is unsettled whether such a
   licence applies to weights; we follow the stricter reading. The code is Apache-2.0.
 
-{table(rows, "lrl")}"""
+{file_table(self.files)}"""
 
     def by_language(self) -> str:
         measured = self.report["perplexity"]["by_language"]
@@ -207,8 +203,7 @@ Words are counted before tokenisation, without held-out text. Speeches are of th
 {table(rows, "lrlll")}{note}"""
 
     def reproduction(self) -> str:
-        bits = self.shape.get("head_bits")
-        convert = f"--storage {self.shape.get('storage', 'float32')}" + (f" --head-bits {bits}" if bits else "")
+        convert = convert_options(self.shape)
         card, folder = "docs/model_card_many.md", f"elmo/models/{self.name}"
         return f"""## Train it again
 

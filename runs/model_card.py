@@ -70,12 +70,8 @@ class Card:
     def head(self) -> str:
         model, lstm, chars = self.shape["model"], self.shape["model"]["lstm"], self.shape["model"]["chars"]
         name = self.shape.get("about", {}).get("name") or "english"
-        megabytes = sum(file["bytes"] for file in self.files.values()) / 1e6
         filters = sum(count for _, count in chars["filters"])
         words = f"{model['head']['vocab_size']:,} words" if model.get("head") else "none"
-        softmax = f", the softmax in {self.shape['head_bits']} bits" if self.shape.get("head_bits") else ""
-        rows = [["file", "bytes", "sha256"]]
-        rows += [[n, f"{f['bytes']:,}", f"`{f['sha256']}`"] for n, f in self.files.items() if n != "README.md"]
         return f"""# The model `{name}`
 
 <!-- written by runs/model_card.py from the records of the run; not edited by hand -->
@@ -87,13 +83,13 @@ An English biLM (ELMo, Peters et al. 2018) that is part of the package: `elmo.lo
   {filters:,} character filters, highways: {chars["num_highways"]};
   {lstm["num_layers"] + 1} layers of vectors, each {2 * lstm["proj_dim"]} wide.
 - Softmax: {words}. The input can be any word, because words are read as bytes.
-- Stored as {self.shape.get("storage", "float32")}{softmax}, {megabytes:.1f} MB; the numbers below are those of the
+- {stored_as(self.shape, self.files)}; the numbers below are those of the
   stored model unless stated otherwise. It exports to options.json + weights.hdf5
   (`elmo convert default out --to hdf5`).
 - Licence of the weights: CC BY-SA 4.0, because much of the text is under CC BY-SA. It is unsettled whether such a
   licence applies to weights; we follow the stricter reading. The code is Apache-2.0.
 
-{table(rows, "lrl")}"""
+{file_table(self.files)}"""
 
     def used(self) -> dict[str, dict[str, Any]]:
         """The sources in sources.toml that the run was trained on, by name."""
@@ -249,8 +245,7 @@ with two senses, four sentences per sense; layer 0 has no context, so its share 
 - Stored numbers are rounded; `elmo info default` says how. The loaded weights are exactly those that were measured."""
 
     def reproduction(self) -> str:
-        bits = self.shape.get("head_bits")
-        convert = f"--storage {self.shape.get('storage', 'float32')}" + (f" --head-bits {bits}" if bits else "")
+        convert = convert_options(self.shape)
         return f"""## Train it again
 
     elmo pretrain --config {self.recipe} --out run       # needs the text above and a GPU
@@ -327,6 +322,26 @@ def perplexity_cells(record: Record) -> list[str]:
     unknown = f"{record['unknown']:.1%}" if "unknown" in record else ""
     carried = f"{record['carried']['mean']:.1f}" if "carried" in record else ""
     return [words, unknown, *(f"{reset[k]:.1f}" for k in ("forward", "backward", "mean")), carried]
+
+
+def stored_as(shape: Record, files: Record) -> str:
+    """The number types of a stored model, and its size."""
+    softmax = f", the softmax in {shape['head_bits']} bits" if shape.get("head_bits") else ""
+    megabytes = sum(file["bytes"] for file in files.values()) / 1e6
+    return f"Stored as {shape.get('storage', 'float32')}{softmax}, {megabytes:.1f} MB"
+
+
+def convert_options(shape: Record) -> str:
+    """The options of `elmo convert` that store a model in this way."""
+    bits = shape.get("head_bits")
+    return f"--storage {shape.get('storage', 'float32')}" + (f" --head-bits {bits}" if bits else "")
+
+
+def file_table(files: Record) -> str:
+    """Size and checksum of each file of a stored model but its card."""
+    rows = [["file", "bytes", "sha256"]]
+    rows += [[n, f"{f['bytes']:,}", f"`{f['sha256']}`"] for n, f in files.items() if n != "README.md"]
+    return table(rows, "lrl")
 
 
 def escape_html(text: str) -> str:

@@ -46,9 +46,9 @@ class SoftmaxHead(nn.Module):
     def log_probs(self, hidden: Tensor, targets: Tensor, normalizer: Normalizer | None = None) -> Tensor:
         """The log-probability of each state's target word, (N,); `normalizer` replaces `log_normalizer`."""
         score = (hidden * self.weight[targets]).sum(dim=-1) + self.bias[targets]  # (N,)
-        return score - (
-            self.log_normalizer(hidden) if normalizer is None else normalizer(self.weight, self.bias, hidden)
-        )
+        if normalizer is None:
+            return score - self.log_normalizer(hidden)
+        return score - normalizer(self.weight, self.bias, hidden)
 
     def best(
         self, hidden: list[Tensor], k: int, block: int = VOCAB_BLOCK, offset: Tensor | None = None

@@ -8,7 +8,7 @@ decision examines a bounded distance around the stop, so the time is linear in t
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from elmo.errors import ConfigError
@@ -40,6 +40,13 @@ def split_sentences(text: str, rules: str = "english") -> list[Span]:
         start = blank.end()
     spans += _split_paragraph(rules, text, start, len(text), lower_starts)
     return spans
+
+
+def split_lines(lines: Iterable[str], rules: str = "english") -> Iterator[str]:
+    """The sentences of every line, in order; an empty line has none."""
+    for line in lines:
+        for start, end in split_sentences(line, rules):
+            yield line[start:end]
 
 
 def sentence_rules(tokenizer_name: str) -> str:

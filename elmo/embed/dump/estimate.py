@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from elmo.embed.dump.input_text import split_lines
+from elmo.embed.dump.input_text import to_sentences
 from elmo.embed.dump.options import DumpOptions
 from elmo.embed.dump.part_file import Layout
 from elmo.embed.dump.target import is_stream
@@ -51,7 +51,7 @@ def estimate(
     if Path(source).suffix in COMPRESSED:  # zlib's ratio is close enough for all formats
         total_bytes = int(total_bytes * len(sample) / max(len(zlib.compress(sample)), 1))
     scale = total_bytes / len(sample)
-    sentences = list(split_lines(lines, rules)) if options.paragraphs else lines
+    sentences = list(to_sentences(lines, options, rules))
     tokens = int(scale * sum(len(tokenize(sentence)) for sentence in sentences))
     rows = int(scale * len(sentences)) if options.pool else tokens
     num_values = rows * layout.num_kept * layout.dim

@@ -191,7 +191,7 @@ class _Job:
 
     @property
     def _place(self) -> str:
-        """What precedes the number of a line in errors, or the number of a sentence."""
+        """The input as errors name it, before the number of a line or, of paragraphs, a sentence."""
         return f"{self.source}, sentence" if self.options.paragraphs else str(self.source)
 
     def _sentences(self) -> Iterator[str]:

@@ -19,7 +19,7 @@ from elmo.errors import ConfigError, DataError
 from elmo.pretrain.data.sources import Source, find_sources
 from elmo.text.encodings import UTF8, UTF8_BOM, check_encoding, has_newline_bytes
 from elmo.text.lines import MAX_LINE_BYTES, read_lines
-from elmo.text.sentences import sentence_rules, split_sentences
+from elmo.text.sentences import sentence_rules, split_lines
 from elmo.text.tokenize import default_pattern, tokenizer
 from elmo.text.unicode_pattern import unicode_pattern
 from elmo.text.vocab import BOS, EOS, UNK
@@ -198,12 +198,10 @@ def _raw_text_splitter(name: str) -> Callable[[str], Iterator[list[str]]]:
     tokenize, rules = tokenizer(name), sentence_rules(name)
 
     def split(text: str) -> Iterator[list[str]]:
-        for line in text.split("\n"):
-            for start, end in split_sentences(line, rules):
-                sentence = line[start:end]
-                tokens = find_tokens(sentence) if find_tokens else [token.text for token in tokenize(sentence)]
-                if tokens:
-                    yield tokens
+        for sentence in split_lines(text.split("\n"), rules):
+            tokens = find_tokens(sentence) if find_tokens else [token.text for token in tokenize(sentence)]
+            if tokens:
+                yield tokens
 
     return split
 
