@@ -14,6 +14,7 @@ from elmo.settings import parse_settings
 PAPER_FILTERS = ((1, 32), (2, 32), (3, 64), (4, 128), (5, 256), (6, 512), (7, 1024))
 LARGEST_DIM = 1 << 20
 LARGEST_NUMBER = 1e30  # a clip or bias beyond it does not fit into float32
+CLUSTER_DIVISOR = 4  # each cluster of an adaptive softmax has this fraction of the width of the one before
 LARGEST_MODEL = 1 << 34  # parameters; options that describe more are a mistake or an attack
 
 
@@ -116,6 +117,18 @@ class HeadConfig:
                 "An adaptive head takes rising word numbers below the vocabulary size; a softmax head takes none.",
             )
 
+    def num_parameters(self, proj_dim: int) -> int:
+        """The number of weights, from the width of the hidden states; those of a tied softmax are the word table's."""
+        if self.tied:
+            return 0
+        if self.kind == "softmax":
+            return self.vocab_size * (proj_dim + 1)
+        total = (self.cutoffs[0] + len(self.cutoffs)) * (proj_dim + 1)
+        ends = (*self.cutoffs[1:], self.vocab_size)
+        for number, (start, end) in enumerate(zip(self.cutoffs, ends, strict=True), start=1):
+            total += (proj_dim + end - start) * (proj_dim // CLUSTER_DIVISOR**number)
+        return total
+
 
 @dataclass(frozen=True, kw_only=True)
 class BiLMConfig:
@@ -138,6 +151,12 @@ class BiLMConfig:
             )
         if self.head and self.head.tied and (self.words is None or self.words.num_words != self.head.vocab_size):
             raise ConfigError("A tied softmax needs word input with the same vocabulary.", "Use an untied softmax.")
+        if self.head and self.lstm.proj_dim < CLUSTER_DIVISOR ** len(self.head.cutoffs):
+            raise ConfigError(
+                f"An adaptive softmax with {len(self.head.cutoffs)} clusters needs hidden states at least "
+                f"{CLUSTER_DIVISOR ** len(self.head.cutoffs)} wide; those of this model are {self.lstm.proj_dim} wide.",
+                f"Each cluster has 1/{CLUSTER_DIVISOR} of the width of the one before: choose fewer cutoffs.",
+            )
         if num_parameters(self) > LARGEST_MODEL:
             raise ConfigError(f"The options describe {num_parameters(self):,} parameters.", "Check the sizes in them.")
 
@@ -194,8 +213,8 @@ def num_parameters(config: BiLMConfig, *, head: bool = False) -> int:
         total += (config.token_dim + 1) * lstm.proj_dim
     layer = (2 * lstm.proj_dim + 1) * 4 * lstm.cell_dim + (lstm.cell_dim * lstm.proj_dim if lstm.projects else 0)
     total += config.num_directions * lstm.num_layers * layer
-    if head and config.head and not config.head.tied:
-        total += config.head.vocab_size * (lstm.proj_dim + 1)
+    if head and config.head:
+        total += config.head.num_parameters(lstm.proj_dim)
     return total
 
 

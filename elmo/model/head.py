@@ -11,7 +11,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from elmo.model.config import HeadConfig
+from elmo.model.config import CLUSTER_DIVISOR, HeadConfig
 
 VOCAB_BLOCK = 16_384  # words per block
 Normalizer = Callable[[Tensor, Tensor, Tensor], Tensor]  # rows (V, P), biases (V,), states (N, P) -> (N,)
@@ -85,7 +85,9 @@ class AdaptiveHead(nn.Module):
     def __init__(self, vocab_size: int, proj_dim: int, cutoffs: tuple[int, ...]) -> None:
         super().__init__()
         self.vocab_size = vocab_size
-        self.softmax = nn.AdaptiveLogSoftmaxWithLoss(proj_dim, vocab_size, list(cutoffs), div_value=4.0, head_bias=True)
+        self.softmax = nn.AdaptiveLogSoftmaxWithLoss(
+            proj_dim, vocab_size, list(cutoffs), div_value=CLUSTER_DIVISOR, head_bias=True
+        )
 
     def all_log_probs(self, hidden: Tensor) -> Tensor:
         """The log-probability of every word, (N, V); the caller bounds N."""

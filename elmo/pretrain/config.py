@@ -35,9 +35,19 @@ class ObjectiveConfig:
     def __post_init__(self) -> None:
         check_fields(self)
 
-    def num_scored(self, vocab_size: int) -> int:
-        """The number of words that the softmax scores per position in training."""
-        return min(self.num_samples, vocab_size) if self.softmax == "sampled" else vocab_size
+    def is_sampled(self, head: HeadConfig) -> bool:
+        """Whether training scores a sample of the words, and not all of them."""
+        return self.softmax == "sampled" and self.num_samples < head.vocab_size
+
+    def num_scored(self, head: HeadConfig) -> int:
+        """The number of words that the softmax scores per position in training.
+
+        For an adaptive softmax these are its frequent words and its clusters; the words of a cluster are scored at few
+        positions.
+        """
+        if head.kind == "adaptive":
+            return head.cutoffs[0] + len(head.cutoffs)
+        return self.num_samples if self.is_sampled(head) else head.vocab_size
 
 
 @dataclass(frozen=True, kw_only=True)

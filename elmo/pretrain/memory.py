@@ -31,8 +31,8 @@ def _num_logits(config: RunConfig, head: HeadConfig, positions: int) -> int:
     The full softmax computes them in blocks. For the sampled softmax this is the number of plain PyTorch; the kernels
     need less.
     """
-    num_scored = config.objective.num_scored(head.vocab_size)
-    is_full = head.kind == "softmax" and num_scored == head.vocab_size  # also if as many words are sampled
+    num_scored = config.objective.num_scored(head)
+    is_full = num_scored == head.vocab_size  # also if as many words are sampled
     return min(positions * num_scored, max(MAX_LOGITS, num_scored)) if is_full else positions * num_scored
 
 

@@ -19,10 +19,16 @@ from elmo.kernels.api import find_kernel, kernels_set_to
 from elmo.kernels.cpu.train_softmax import softmax_losses, workspace_bytes
 from elmo.model.bilm import BiLM
 from elmo.model.config import BiLMConfig, HeadConfig, LSTMConfig, WordConfig
-from elmo.model.head import SoftmaxHead
+from elmo.model.head import AdaptiveHead, SoftmaxHead
 from elmo.pretrain.config import ObjectiveConfig, OptimConfig, RunConfig, TrainConfig
 from elmo.pretrain.data.stream import Direction, LMBatch
-from elmo.pretrain.train.objective import full_softmax_loss, fused_softmax_losses, sampled_softmax_loss
+from elmo.pretrain.train.objective import (
+    adaptive_softmax_loss,
+    full_softmax_loss,
+    fused_adaptive_losses,
+    fused_softmax_losses,
+    sampled_softmax_loss,
+)
 from elmo.pretrain.train.sampler import Sample, draw, expected_count
 from elmo.pretrain.train.step import Trainer
 
@@ -131,6 +137,57 @@ def test_losses_and_gradients_equal_those_in_float64(
 ) -> None:
     case = make_case(V, P, N, int(share * (V - 1)), R=R, scale=scale, seed=seed)
     assert max(largest_errors(case, exact_results(case))) < EXACT
+
+
+def adaptive_case(
+    V: int, P: int, N: int, cutoffs: tuple[int, ...], *, R: int = 2, seed: int = 0, dtype: torch.dtype = torch.float32
+) -> tuple[AdaptiveHead, Tensor, Tensor]:
+    """A head, states (R, N, P) and true words (R, N), of which many are frequent."""
+    torch.manual_seed(seed)
+    hidden = torch.randn(R, N, P).to(dtype).requires_grad_()
+    return AdaptiveHead(V, P, cutoffs), hidden, (V * torch.rand(R, N) ** 2).long()
+
+
+def adaptive_results(head: AdaptiveHead, hidden: Tensor, targets: Tensor, *, fused: bool) -> list[Tensor]:
+    """Losses and the gradients of hidden and all weights."""
+    if fused:
+        losses = fused_adaptive_losses(softmax_losses, head, hidden, targets)
+    else:
+        pairs = zip(hidden, targets, strict=True)
+        losses = torch.stack([adaptive_softmax_loss(head, states.float(), words) for states, words in pairs])
+    weighted = (losses * torch.linspace(0.5, -2.0, len(losses))).sum()
+    return [losses.detach(), *torch.autograd.grad(weighted, [hidden, *head.parameters()])]
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    V=st.integers(3, 700), P=st.integers(4, 140), N=st.integers(1, 330), R=st.integers(1, 2),
+    parts=st.lists(st.floats(0, 1), min_size=1, max_size=3), seed=st.integers(0, 1000),
+)  # fmt: skip
+def test_adaptive_losses_and_gradients_equal_the_plain_ones(
+    V: int, P: int, N: int, R: int, parts: list[float], seed: int
+) -> None:
+    cutoffs = tuple(sorted({1 + int(part * (V - 2)) for part in parts}))
+    if len(cutoffs) > 1:
+        P = max(P, 4 ** len(cutoffs))  # the width of the last cluster is at least 1
+    case = adaptive_case(V, P, N, cutoffs, R=R, seed=seed)
+    for result, expected in zip(adaptive_results(*case, fused=True), adaptive_results(*case, fused=False), strict=True):
+        assert float((result - expected).abs().max()) < 2e-5 * max(0.05, float(expected.abs().max()))
+
+
+def test_adaptive_losses_in_bfloat16_are_close_to_those_in_float32() -> None:
+    case = adaptive_case(900, 64, 300, (90, 400), dtype=torch.bfloat16)
+    for result, expected in zip(adaptive_results(*case, fused=True), adaptive_results(*case, fused=False), strict=True):
+        assert float((result - expected).float().abs().max()) < ROUGH * float(expected.float().abs().max())
+
+
+@pytest.mark.parametrize("fused", [False, True])
+def test_clusters_without_a_true_word_have_zero_gradients(fused: bool) -> None:
+    head, hidden, _ = adaptive_case(90, 16, 8, (10, 40))
+    _, _, *gradients = adaptive_results(head, hidden, torch.full((2, 8), 50), fused=fused)
+    by_name = dict(zip([name for name, _ in head.named_parameters()], gradients, strict=True))
+    assert not by_name["softmax.tail.0.1.weight"].any()
+    assert by_name["softmax.tail.1.1.weight"].any()
 
 
 @pytest.mark.parametrize(("V", "P", "N", "S"), [(5000, 64, 700, 3000), (3000, 33, 65, 2999), (9000, 128, 130, 0)])
@@ -271,9 +328,10 @@ def test_kernel_can_be_switched_off(choice: str) -> None:
 
 def make_trainer(softmax: str) -> Trainer:
     torch.manual_seed(0)
+    adaptive = {"kind": "adaptive", "cutoffs": (9,)} if softmax == "adaptive" else {}
     shape = BiLMConfig(
         chars=None, words=WordConfig(num_words=40, word_dim=8), lstm=LSTMConfig(cell_dim=12, proj_dim=8, num_layers=1),
-        head=HeadConfig(vocab_size=40),
+        head=HeadConfig(vocab_size=40, **adaptive),
     )  # fmt: skip
     config = RunConfig(
         objective=ObjectiveConfig(softmax=softmax, num_samples=15, dropout=0.0),
@@ -290,7 +348,7 @@ def make_batch(seed: int) -> LMBatch:
     return LMBatch(Direction(draws[0], draws[1], resets, None), Direction(draws[2], draws[3], resets, None))
 
 
-@pytest.mark.parametrize("softmax", ["sampled", "full"])
+@pytest.mark.parametrize("softmax", ["sampled", "full", "adaptive"])
 def test_training_steps_equal_the_plain_ones(softmax: str) -> None:
     with kernels_set_to("off"):
         plain = make_trainer(softmax)

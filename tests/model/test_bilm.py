@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+from dataclasses import replace
 
 import hypothesis
 import hypothesis.strategies as st
@@ -13,8 +14,9 @@ import pytest
 import torch
 from golden import GOLDEN, SENTENCES, golden_batches, golden_model, random_bilm
 
+from elmo.errors import ConfigError
 from elmo.model.bilm import BiLM
-from elmo.model.config import PRESETS, num_parameters
+from elmo.model.config import PRESETS, HeadConfig, LSTMConfig, num_parameters
 from elmo.model.lstm import State
 from elmo.model.token_encoder import CharCNN
 from elmo.text.batch import make_batch
@@ -176,6 +178,26 @@ def test_presets_have_the_published_sizes(name: str, parameters: int) -> None:
     with torch.device("meta"):
         model = BiLM(PRESETS[name])
     assert sum(p.numel() for p in model.parameters()) == num_parameters(PRESETS[name]) == parameters
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        HeadConfig(vocab_size=700),
+        HeadConfig(vocab_size=700, kind="adaptive", cutoffs=(100,)),
+        HeadConfig(vocab_size=700, kind="adaptive", cutoffs=(100, 300, 301)),
+    ],
+    ids=str,
+)
+def test_parameters_of_a_softmax_are_counted_from_its_config(head: HeadConfig) -> None:
+    config = replace(PRESETS["tiny"], head=head)
+    assert sum(p.numel() for p in BiLM(config).parameters()) == num_parameters(config, head=True)
+
+
+def test_adaptive_softmax_whose_last_cluster_would_have_no_columns_is_refused() -> None:
+    head = HeadConfig(vocab_size=700, kind="adaptive", cutoffs=(100, 300))
+    with pytest.raises(ConfigError, match="2 clusters needs hidden states at least 16 wide"):
+        replace(PRESETS["tiny"], lstm=LSTMConfig(cell_dim=20, proj_dim=15), head=head)
 
 
 def test_copies_and_pickles_give_the_same_vectors() -> None:

@@ -76,7 +76,7 @@ def measured(config: RunConfig, tick: float = 0.05, num_steps: int = 10_000) -> 
         {"optim": {"name": "muon"}},
         {"recipe": "paper", "objective": {"num_samples": 16}},
         {"objective": {"softmax": "full"}},
-        {"objective": {"softmax": "adaptive"}},
+        {"objective": {"softmax": "adaptive", "cutoffs": [20]}},
         {"model": {"bidirectional": False}},
     ],
     ids=str,

@@ -61,6 +61,29 @@ def fused_softmax_losses(
     return fused(head.weight, head.bias, hidden, targets, ids, counts, true_counts)
 
 
+def fused_adaptive_losses(fused: SoftmaxLosses, head: AdaptiveHead, hidden: Tensor, targets: Tensor) -> Tensor:
+    """Losses (R,) of all directions with the adaptive softmax, each of whose parts is a full softmax for the kernel.
+
+    The first part has the frequent words and one row per cluster; the others score the words of one cluster, for the
+    states whose true word is in it. hidden is (R, N, P), targets (R, N).
+    """
+    softmax = head.softmax
+    starts = torch.tensor(softmax.cutoffs[:-1])  # of the clusters; the last element is the size of the vocabulary
+    cluster = torch.bucketize(targets, starts, right=True)  # (R, N), counted from 1; 0: the word is frequent
+    first_targets = torch.where(cluster == 0, targets, softmax.shortlist_size + cluster - 1)
+    losses = list(fused(softmax.head.weight, softmax.head.bias, hidden, first_targets).unbind())
+    for number, tail in enumerate(softmax.tail, start=1):
+        project, rows = tail.parameters()  # (p, P), (n words, p)
+        no_bias = rows.new_zeros(len(rows))
+        for direction, is_member in enumerate(cluster == number):
+            words = targets[direction, is_member] - softmax.cutoffs[number - 1]  # (n,)
+            if len(words):
+                states = nn.functional.linear(hidden[direction, is_member], project.to(hidden.dtype))  # (n, p)
+                (loss,) = fused(rows, no_bias, states[None], words[None])
+                losses[direction] = losses[direction] + loss * (len(words) / targets.shape[1])
+    return torch.stack(losses) + _zero(head)
+
+
 def _hits(targets: Tensor, sample: Sample, vocab_size: int) -> Tensor:
     """The index of each true word among the sampled words, (N,); -1 if it was not sampled."""
     index_of_word = torch.full((vocab_size,), -1, dtype=torch.int32, device=targets.device)  # (V,)
@@ -76,7 +99,15 @@ def full_softmax_loss(head: SoftmaxHead, hidden: Tensor, targets: Tensor) -> Ten
 
 def adaptive_softmax_loss(head: AdaptiveHead, hidden: Tensor, targets: Tensor) -> Tensor:
     """Cross entropy of the adaptive softmax (Grave et al. 2017): an exact distribution, cheap for frequent words."""
-    return -head.log_probs(hidden, targets).mean()
+    return -head.log_probs(hidden, targets).mean() + _zero(head)
+
+
+def _zero(head: AdaptiveHead) -> Tensor:
+    """Zero, with zero gradients for the clusters: without a true word of a cluster they would have none.
+
+    Processes that average their gradients must all have the same ones.
+    """
+    return 0.0 * torch.stack([weight.sum() for weight in head.softmax.tail.parameters()]).sum()
 
 
 class _FullSoftmax(torch.autograd.Function):

@@ -25,6 +25,7 @@ from elmo.pretrain.train.gradient_exchange import GradientExchange
 from elmo.pretrain.train.objective import (
     adaptive_softmax_loss,
     full_softmax_loss,
+    fused_adaptive_losses,
     fused_softmax_losses,
     sampled_softmax_loss,
 )
@@ -78,12 +79,6 @@ class Trainer:
         overlaps = world_size() > 1 and self._graphs is None
         self._exchange = GradientExchange(self.parameters) if overlaps else None
 
-    @property
-    def num_scored(self) -> int:
-        """The number of words that the softmax scores per position."""
-        assert self.model.head is not None
-        return self.config.objective.num_scored(self.model.head.vocab_size)
-
     def _can_record(self) -> bool:
         """Whether every step launches the same kernels and never reads a value back from the device."""
         has_kernels = find_kernel("bilstm", self.device.type, str(self.dtype).removeprefix("torch.")) is not None
@@ -99,13 +94,11 @@ class Trainer:
 
     def make_inputs(self, batch: LMBatch, step: int) -> list[StepInputs]:
         """The inputs of step `step`, one element per micro-batch. Only one thread may call this at a time."""
-        assert self.model.head is not None
-        objective, train = self.config.objective, self.config.train
+        objective, train, head = self.config.objective, self.config.train, self.model.config.head
+        assert head is not None
         samples = []
-        if self.num_scored < self.model.head.vocab_size:
-            samples = draw_samples(
-                self.model.head.vocab_size, objective.num_samples, train.seed, step, len(self.model.stacks)
-            )
+        if objective.is_sampled(head):
+            samples = draw_samples(head.vocab_size, objective.num_samples, train.seed, step, len(self.model.stacks))
         parts = np.array_split(np.arange(len(batch.forward.inputs)), train.accumulate)
         inputs = [self._input_builder.build(batch, slice(int(p[0]), int(p[-1]) + 1), samples) for p in parts]
         return [part.pinned() for part in inputs] if self.device.type == "cuda" else inputs
@@ -198,9 +191,11 @@ class Trainer:
         hidden = nn.functional.dropout(top.transpose(1, 2), dropout, self.model.training).flatten(1, 2)  # (R, T*B, P)
         samples = inputs.samples
         final = State(after.h.detach(), after.c.detach())
-        if self._fused_losses is not None and isinstance(self.model.head, SoftmaxHead):
-            fused = fused_softmax_losses(self._fused_losses, self.model.head, hidden, inputs.targets, samples)
-            return list(fused.unbind()), final
+        head, fused = self.model.head, self._fused_losses
+        if fused is not None and isinstance(head, AdaptiveHead):
+            return list(fused_adaptive_losses(fused, head, hidden, inputs.targets).unbind()), final
+        if fused is not None and isinstance(head, SoftmaxHead):
+            return list(fused_softmax_losses(fused, head, hidden, inputs.targets, samples).unbind()), final
         losses = [self._loss(hidden[d], inputs.targets[d], samples[d] if samples else None) for d in range(len(hidden))]
         return losses, final
 

@@ -138,7 +138,7 @@ class _Stopwatch:
 def training_flops(config: RunConfig, model_config: BiLMConfig) -> float:
     """The floating-point operations per token of a step, by which models of different sizes are compared."""
     assert model_config.head is not None
-    num_scored = config.objective.num_scored(model_config.head.vocab_size)
+    num_scored = config.objective.num_scored(model_config.head)
     return flops_per_token(model_config, num_scored, DISTINCT_WORDS)
 
 

@@ -47,7 +47,9 @@ class ThroughputMeter:
 
     def __init__(self, config: RunConfig, trainer: Trainer, first_step: int, positions_per_epoch: int) -> None:
         self._config, self._device, self._first_step = config, trainer.device, first_step
-        self._flops_per_token = flops_per_token(config.model, trainer.num_scored)
+        head = trainer.model.config.head
+        assert head is not None
+        self._flops_per_token = flops_per_token(config.model, config.objective.num_scored(head))
         self._positions_per_epoch = positions_per_epoch
         self._start = self._last_time = time.monotonic()
         self._last_step = first_step
