@@ -64,7 +64,8 @@ class TokenInputs(nn.Module):
             inputs.append(self.word_dropout(self.words(tokens.word_ids)))  # (B, T, word dim)
         if self.chars is not None:
             assert tokens.char_ids is not None
-            inputs.append(self.chars(tokens.char_ids))  # (B, T, F)
+            assert tokens.char_rows is not None
+            inputs.append(nn.functional.embedding(tokens.char_rows, self.chars(tokens.char_ids)))  # (B, T, F)
         layers = self._layers(tokens)
         if self.input_mix is not None:
             assert layers is not None
@@ -139,7 +140,7 @@ def make_inputs(config: RunConfig, word_vectors: np.ndarray | None, embedder: Em
 
 
 class CharCNN(nn.Module):
-    """Character ids (B, T, C), 0 = padding, to (B, T, F). Windows of padding are excluded from the maximum."""
+    """Character ids of words (U, C), 0 = padding, to (U, F). Windows of padding are excluded from the maximum."""
 
     def __init__(self, char_dim: int, num_filters: int, width: int, dropout: float = 0.0) -> None:
         super().__init__()
@@ -149,14 +150,11 @@ class CharCNN(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, char_ids: Tensor) -> Tensor:
-        B, T = char_ids.shape[:2]
-        flat = char_ids.flatten(0, 1)  # (B*T, C)
-        vectors = self.dropout(self.embed(flat)).transpose(1, 2)  # (B*T, E, C)
-        windows = self.convolve(vectors)  # (B*T, F, C + width - 1)
+        vectors = self.dropout(self.embed(char_ids)).transpose(1, 2)  # (U, E, C)
+        windows = self.convolve(vectors)  # (U, F, C + width - 1)
         # the last windows of a short word contain only padding; they are masked out
-        length = (flat != 0).sum(dim=1, keepdim=True)  # (B*T, 1)
+        length = (char_ids != 0).sum(dim=1, keepdim=True)  # (U, 1)
         window_number = windows.new_ones(windows.shape[-1]).cumsum(0)[None]  # (1, C + width - 1), from 1
-        has_character = window_number <= length + self.width - 1  # (B*T, C + width - 1)
-        pooled = windows.masked_fill(~has_character[:, None], float("-inf")).amax(dim=-1)  # (B*T, F)
-        features: Tensor = torch.unflatten(nn.functional.relu(pooled), 0, (B, T))  # (B, T, F)
-        return features
+        has_character = window_number <= length + self.width - 1  # (U, C + width - 1)
+        pooled = windows.masked_fill(~has_character[:, None], float("-inf")).amax(dim=-1)  # (U, F)
+        return nn.functional.relu(pooled)

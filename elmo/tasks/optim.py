@@ -24,7 +24,7 @@ def make_optimizer(model: nn.Module, config: RunConfig) -> torch.optim.Optimizer
     if optim.name == "sgd":
         return torch.optim.SGD(groups, momentum=0.9, weight_decay=decay)
     adam = torch.optim.AdamW if optim.name == "adamw" else torch.optim.Adam
-    return adam(groups, weight_decay=decay, fused=True if all(p.is_cuda for _, p in trainable) else None)
+    return adam(groups, weight_decay=decay, fused=True)
 
 
 def update(model: nn.Module, optimizer: torch.optim.Optimizer, loss: Tensor, clip_norm: float) -> Tensor:

@@ -26,14 +26,16 @@ Value = TypeVar("Value")
 class TokenBatch:
     """B sentences padded on the right to T tokens, without boundaries.
 
-    word_ids (B, T), 0 = padding · mask (B, T), true at tokens · char_ids (B, T, C) of the character CNN, or None ·
-    layers (L+1, B, T, D) float16 of a frozen biLM, or None · bilm_char_ids (B, T+2, C) with boundaries, the input of a
-    tuned biLM, or None · packing of the mask, for recurrent layers, or None.
+    word_ids (B, T), 0 = padding · mask (B, T), true at tokens · char_ids (U, C) of the distinct words, for the
+    character CNN, and char_rows (B, T), the row of each token, or None; row 0 is padding · layers (L+1, B, T, D)
+    float16 of a frozen biLM, or None · bilm_char_ids (B, T+2, C) with boundaries, the input of a tuned biLM, or None ·
+    packing of the mask, for recurrent layers, or None.
     """
 
     word_ids: Tensor
     mask: Tensor
     char_ids: Tensor | None = None
+    char_rows: Tensor | None = None
     layers: Tensor | None = None
     bilm_char_ids: Tensor | None = None
     packing: Packing | None = None
@@ -76,11 +78,14 @@ class BatchMaker:
         indices = self._token_ids.indices(list(chain.from_iterable(rows)))  # (N,)
         word_ids = np.zeros(mask.shape, dtype=np.int64)  # (B, T)
         word_ids[mask] = self._token_ids.word_ids[indices]
-        char_ids = None
+        char_ids = char_rows = None
         if self._max_chars:
-            C = max(1, int(self._token_ids.lengths[indices].max(initial=1)))
-            char_ids = np.zeros((*mask.shape, C), dtype=np.int64)  # (B, T, C)
-            char_ids[mask] = self._token_ids.char_ids[indices, :C]
+            distinct, rows_of_tokens = _distinct(indices)  # (U - 1,), (N,)
+            C = max(1, int(self._token_ids.lengths[distinct].max(initial=1)))
+            char_ids = np.zeros((1 + len(distinct), C), dtype=np.int64)  # (U, C)
+            char_ids[1:] = self._token_ids.char_ids[distinct, :C]
+            char_rows = np.zeros(mask.shape, dtype=np.int64)  # (B, T)
+            char_rows[mask] = 1 + rows_of_tokens
         bilm_char_ids = None
         if self._indexer is not None:
             bilm_char_ids = torch.from_numpy(make_batch(rows, self._indexer).ids)  # (B, T+2, C)
@@ -88,10 +93,18 @@ class BatchMaker:
             word_ids=torch.from_numpy(word_ids),
             mask=torch.from_numpy(mask),
             char_ids=None if char_ids is None else torch.from_numpy(char_ids),
+            char_rows=None if char_rows is None else torch.from_numpy(char_rows),
             layers=None if self.source is None else self.source.joined(texts, T),
             bilm_char_ids=bilm_char_ids,
             packing=make_packing(lengths, T),
         )
+
+
+def _distinct(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The distinct values in the order of their first occurrence, and the index of each value among them."""
+    distinct, first, inverse = np.unique(values, return_index=True, return_inverse=True)
+    order = np.argsort(first)
+    return distinct[order], np.argsort(order)[inverse]
 
 
 class TokenIds:

@@ -188,11 +188,21 @@ def test_a_text_of_several_sentences_is_one_row(embedder):
     maker = maker_for(embedder, "frozen")
     joined = maker.joined([[SENTENCES[2], SENTENCES[1]], [SENTENCES[0]]])
     single = maker.tokens([[*SENTENCES[2], *SENTENCES[1]], SENTENCES[0]])
-    for name in ("word_ids", "mask", "char_ids"):
+    for name in ("word_ids", "mask", "char_ids", "char_rows"):
         assert torch.equal(getattr(joined, name), getattr(single, name))
     alone = maker.tokens([SENTENCES[1]])
     torch.testing.assert_close(joined.layers[:, 0, 3], alone.layers[:, 0, 0])
     assert not torch.allclose(single.layers[:, 0, 3], alone.layers[:, 0, 0])  # embedded as one sentence
+
+
+def test_each_distinct_word_has_one_row_of_characters_in_the_order_of_the_batch(embedder):
+    maker = maker_for(embedder, "frozen")
+    maker.tokens([["zebra", "sat", "the"]])  # known before, in another order
+    batch = maker.tokens([["the", "cat", "the"], ["zebra", "cat"]])
+    assert batch.char_rows.tolist() == [[1, 2, 1], [3, 2, 0]]
+    lengths = (batch.char_ids != 0).sum(dim=1) - 2  # without the boundary marks
+    assert lengths.tolist() == [-2, 3, 3, 5]
+    assert torch.equal(batch.char_ids[2], maker.tokens([["cat", "zebra"]]).char_ids[1])
 
 
 def test_the_disk_cache_is_reused_for_the_same_model_and_text(embedder, tmp_path):

@@ -8,7 +8,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from elmo.tasks.elmo_input import CharCNN
@@ -24,6 +24,7 @@ from elmo.tasks.layers.attention import (
 from elmo.tasks.layers.crf import CRF
 from elmo.tasks.layers.dropout import TimeDropout
 from elmo.tasks.layers.encoder import BiRNN
+from elmo.tasks.layers.gru import run_gru
 from elmo.tasks.layers.packing import make_packing
 from elmo.tasks.layers.viterbi import as_scores, bio_rules, viterbi
 from elmo.tasks.sst.model import Maxout
@@ -134,7 +135,7 @@ def test_packing_equals_torchs_packing_and_unpacking_inverts_it(lengths):
     packing = make_packing(lengths, 6)
     inside = torch.arange(6) < torch.tensor(lengths)[:, None]
     packed = packing.pack(vectors)
-    torch.testing.assert_close(packing.unpack(packed, len(lengths), 6), vectors * inside[:, :, None])
+    torch.testing.assert_close(packing.unpack(packed.data, len(lengths), 6), vectors * inside[:, :, None])
     if min(lengths) > 0:  # torch cannot pack an empty row
         expected = pack_padded_sequence(vectors, torch.tensor(lengths), batch_first=True, enforce_sorted=False)
         assert torch.equal(packed.batch_sizes, expected.batch_sizes)
@@ -159,13 +160,34 @@ def test_encoder_does_not_depend_on_padding(cell):
     assert torch.equal(encoder(padded, mask, make_packing([3, 7, 0], 7)), encoded)
 
 
+@given(
+    st.lists(st.integers(0, 12), min_size=1, max_size=8).filter(any),
+    st.integers(1, 20),
+    st.integers(1, 20),
+    st.integers(0, 10**6),
+)
+@settings(max_examples=40, deadline=None)
+def test_gru_by_hand_equals_torchs_with_all_gradients(lengths, input_dim, hidden_dim, seed):
+    torch.manual_seed(seed)
+    layer = nn.GRU(input_dim, hidden_dim, batch_first=True, bidirectional=True).double()
+    packed = make_packing(lengths, max(lengths)).pack(torch.randn(len(lengths), max(lengths), input_dim).double())
+    tokens, batch_sizes = packed.data.requires_grad_(), packed.batch_sizes
+    expected, result = layer(packed)[0].data, run_gru(layer, tokens, batch_sizes.tolist())
+    factors = torch.randn_like(expected)
+    gradients = [
+        torch.autograd.grad((out * factors).sum(), [tokens, *layer.parameters()]) for out in (result, expected)
+    ]
+    for a, b in zip([result, *gradients[0]], [expected, *gradients[1]], strict=True):
+        torch.testing.assert_close(a, b, rtol=0, atol=1e-11)
+
+
 def test_char_cnn_does_not_depend_on_padding_and_accepts_one_letter_words():
     torch.manual_seed(0)
     cnn = CharCNN(4, 6, 3).eval()
-    narrow = torch.tensor([[[257, 98, 258]]])
+    narrow = torch.tensor([[257, 98, 258]])
     wide = torch.nn.functional.pad(narrow, (0, 9))
     torch.testing.assert_close(cnn(narrow), cnn(wide))
-    assert cnn(torch.zeros(1, 2, 4, dtype=torch.long)).isfinite().all()  # padding tokens
+    assert cnn(torch.zeros(1, 4, dtype=torch.long)).isfinite().all()  # padding
 
 
 def test_masked_functions_ignore_masked_positions():

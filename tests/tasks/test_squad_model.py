@@ -108,6 +108,7 @@ def test_a_frozen_bilm_embeds_a_passage_by_sentences(tmp_path):
     assert torch.equal(batch.word_ids, plain.word_ids)
     assert torch.equal(batch.mask, plain.mask)
     assert torch.equal(batch.char_ids, plain.char_ids)
+    assert torch.equal(batch.char_rows, plain.char_rows)
     for row, example in enumerate(examples):
         alone = [run.embedder.layers([list(sentence)], output="torch")[0] for sentence in example.passage_sentences]
         expected = torch.cat(alone, dim=1)  # (L+1, n, D)

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from elmo.tasks.layers.dropout import TimeDropout
+from elmo.tasks.layers.gru import run_gru
 from elmo.tasks.layers.packing import Packing, make_packing
 
 
@@ -43,7 +44,12 @@ class BiRNN(nn.Module):
         for number, layer in enumerate(self.layers):
             if number:
                 vectors = self.dropout(vectors)
-            vectors = packing.unpack(layer(packing.pack(vectors))[0], B, T)
+            packed = packing.pack(vectors)
+            if isinstance(layer, nn.GRU) and vectors.device.type == "cpu":
+                outputs = run_gru(layer, packed.data, packing.batch_sizes)  # (N, 2H)
+            else:
+                outputs = layer(packed)[0].data
+            vectors = packing.unpack(outputs, B, T)
         return vectors  # (B, T, 2H)
 
 

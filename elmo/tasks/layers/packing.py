@@ -30,10 +30,10 @@ class Packing:
         """(B, T, D) as a packed sequence of N tokens."""
         return PackedSequence(vectors.flatten(0, 1).index_select(0, self.indices), torch.tensor(self.batch_sizes))
 
-    def unpack(self, packed: PackedSequence, B: int, T: int) -> Tensor:
-        """(B, T, D) from a packed sequence, zero at padding."""
-        flat = packed.data.new_zeros(B * T, packed.data.shape[-1])  # (B*T, D)
-        unpacked: Tensor = torch.unflatten(flat.index_copy(0, self.indices, packed.data), 0, (B, T))  # (B, T, D)
+    def unpack(self, tokens: Tensor, B: int, T: int) -> Tensor:
+        """(B, T, D) from packed tokens (N, D), zero at padding."""
+        flat = tokens.new_zeros(B * T, tokens.shape[-1])  # (B*T, D)
+        unpacked: Tensor = torch.unflatten(flat.index_copy(0, self.indices, tokens), 0, (B, T))  # (B, T, D)
         return unpacked
 
 
