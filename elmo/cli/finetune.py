@@ -103,8 +103,8 @@ def run(
     elif not files and not language:
         raise ConfigError("No text files were given.", f"Example: {EXAMPLE}")
     else:
-        check_finetuning_settings(*assignments)
         parts = find_model(model)
+        check_finetuning_settings(parts.config.head, *assignments)
         reading_tokenizer = reading_tokenizer_of(parts.tokenizer, tokenizer, announce=is_first)
         reading = {"tokenize": reading_tokenizer, "encoding": encoding}
         flags["data"] |= {"files": files or None, "reading": reading}

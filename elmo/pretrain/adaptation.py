@@ -1,24 +1,23 @@
 """Adapts the vocabulary and the softmax of a biLM to text of a new domain (paper section 3.4).
 
 The softmax keeps its rows for words of the old vocabulary, gets new rows for frequent words of the domain, and is
-reordered by the frequencies of the domain, which the sampled softmax needs. A model without a softmax (the published
-files) gets a new one with random weights.
+reordered by the frequencies of the domain, which the sampled softmax needs. An adaptive softmax keeps its clusters; new
+words are added to the last one. A model without a softmax (the published files) gets a new one with random weights.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from elmo.errors import ConfigError
 from elmo.kernels.api import find_strongest_windows
 from elmo.model.bilm import BiLM
 from elmo.model.config import HeadConfig
-from elmo.model.head import SoftmaxHead
+from elmo.model.head import AdaptiveHead, SoftmaxHead
 from elmo.pretrain.config import RunConfig
 from elmo.pretrain.data.languages import sample_languages
 from elmo.pretrain.data.prepare_config import PrepareConfig
@@ -44,7 +43,10 @@ class Coverage:
 def adapt_vocabulary(
     parts: ModelParts, config: RunConfig, max_new_words: int, min_count: int, num_workers: int | None
 ) -> tuple[list[str], Coverage]:
-    """The old words and frequent new words, sorted by falling frequency in the domain; unseen old words come last."""
+    """The old words and frequent new words, sorted by falling frequency in the domain; unseen old words come last.
+
+    The words of an adaptive softmax keep their order, and the new words follow them.
+    """
     words, counted, frequency = _count_domain(config.data, num_workers)
     specials = (BOS, EOS, UNK)
     old = [word for word in (parts.vocab or ()) if word not in specials] if parts.config.head else []
@@ -53,9 +55,12 @@ def adapt_vocabulary(
     new = frequent[: max_new_words if old else config.data.max_vocab]
     old_rank = {word: rank for rank, word in enumerate(old)}
     ordered = sorted(old + new, key=lambda word: (-frequency.get(word, 0), old_rank.get(word, len(old_rank)), word))
+    vocab = [*specials, *ordered]
+    if parts.vocab is not None and parts.config.head is not None and parts.config.head.kind == "adaptive":
+        vocab = [*parts.vocab, *new]  # the order says which cluster a word is in
     total = max(sum(n for word, n in frequency.items() if word not in specials), 1)
     before, after = (min(1.0, sum(frequency.get(word, 0) for word in group) / total) for group in (old, old + new))
-    return [*specials, *ordered], Coverage(len(old), len(new), before, after)
+    return vocab, Coverage(len(old), len(new), before, after)
 
 
 def _count_domain(data: PrepareConfig, num_workers: int | None) -> tuple[list[str], dict[str, int], dict[str, float]]:
@@ -90,36 +95,66 @@ def adapt_model(parts: ModelParts, vocab: list[str], device: str = "cpu", *, see
     source = build(parts).to(device)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(step_seed(seed, 0, "weights"))
-        model = BiLM(replace(parts.config, head=HeadConfig(vocab_size=len(vocab)))).to(device)
+        model = BiLM(replace(parts.config, head=_head_for(parts.config.head, len(vocab)))).to(device)
     weights = {name: tensor for name, tensor in source.state_dict().items() if not name.startswith("head.")}
     model.load_state_dict(weights, strict=False)
-    if parts.config.head is None:
+    if source.head is None:
         return model
-    if not isinstance(source.head, SoftmaxHead):
-        raise ConfigError(
-            "The model has an adaptive softmax, which cannot get new words.", "Train a new model instead."
-        )
     assert parts.vocab is not None
-    assert isinstance(model.head, SoftmaxHead)
     old_vocab = Vocabulary(parts.vocab, source=parts.source)
-    row_pairs = [(row, old_vocab.id(word)) for row, word in enumerate(vocab) if word in old_vocab]
-    all_new_rows = [row for row, word in enumerate(vocab) if word not in old_vocab]
+    new_rows = [row for row, word in enumerate(vocab) if word not in old_vocab]
     with torch.no_grad():
-        copied_rows, old_rows = (torch.tensor(rows, device=device) for rows in zip(*row_pairs, strict=True))
-        model.head.weight[copied_rows] = source.head.weight[old_rows]
-        model.head.bias[copied_rows] = source.head.bias[old_rows]
-        if all_new_rows:
-            old_vectors = _token_vectors(source, [old_vocab.words[int(i)] for i in old_rows])  # (old words, P)
-            for start in range(0, len(all_new_rows), 256):
-                new_rows = torch.tensor(all_new_rows[start : start + 256], device=device)  # (N,)
-                vectors = _token_vectors(source, [vocab[int(i)] for i in new_rows])  # (N, P)
-                num_neighbors = min(NEIGHBORS, len(old_vectors))
-                cosine, nearest = (vectors @ old_vectors.t()).topk(num_neighbors, dim=1)  # (N, neighbors)
-                mixture = torch.softmax(cosine * 10, dim=1)  # (N, neighbors), the nearest has the highest weight
-                neighbor_rows = old_rows[nearest]  # (N, neighbors)
-                model.head.weight[new_rows] = (mixture[:, :, None] * source.head.weight[neighbor_rows]).sum(dim=1)
-                model.head.bias[new_rows] = (mixture * source.head.bias[neighbor_rows]).sum(dim=1)
+        if isinstance(source.head, AdaptiveHead):
+            _extend_last_cluster(source, model, old_vocab.words, [vocab[row] for row in new_rows])
+        else:
+            _copy_rows(source, model, old_vocab, vocab, new_rows)
     return model
+
+
+def _head_for(old: HeadConfig | None, vocab_size: int) -> HeadConfig:
+    """A softmax of the kind of the old one."""
+    if old is not None and old.kind == "adaptive":
+        return replace(old, vocab_size=vocab_size)
+    return HeadConfig(vocab_size=vocab_size)
+
+
+def _copy_rows(source: BiLM, model: BiLM, old_vocab: Vocabulary, vocab: list[str], new_rows: list[int]) -> None:
+    """Fills a softmax whose rows are in the order of `vocab`."""
+    assert isinstance(source.head, SoftmaxHead)
+    assert isinstance(model.head, SoftmaxHead)
+    pairs = [(row, old_vocab.id(word)) for row, word in enumerate(vocab) if word in old_vocab]
+    kept, old = (torch.tensor(rows, device=source.head.bias.device) for rows in zip(*pairs, strict=True))
+    table = torch.cat([source.head.weight, source.head.bias[:, None]], dim=1)[old]  # (old words, P + 1)
+    rows, numbers = table, kept
+    if new_rows:
+        means = _mean_rows(source, [old_vocab.words[i] for i in old.tolist()], table, [vocab[i] for i in new_rows])
+        rows, numbers = torch.cat([table, means]), torch.cat([kept, torch.tensor(new_rows, device=kept.device)])
+    model.head.weight[numbers], model.head.bias[numbers] = rows[:, :-1], rows[:, -1]
+
+
+def _extend_last_cluster(source: BiLM, model: BiLM, old_words: Sequence[str], new_words: list[str]) -> None:
+    """Copies an adaptive softmax; the new words follow the old ones, in the cluster of the rarest."""
+    assert isinstance(source.head, AdaptiveHead)
+    assert isinstance(model.head, AdaptiveHead)
+    weights = source.head.state_dict()
+    last = f"softmax.tail.{len(source.head.softmax.tail) - 1}.1.weight"
+    table = weights[last]  # (words of the cluster, p)
+    if new_words:
+        cluster = list(old_words[-len(table) :])
+        weights[last] = torch.cat([table, _mean_rows(source, cluster, table, new_words)])
+    model.head.load_state_dict(weights)
+
+
+def _mean_rows(source: BiLM, old_words: list[str], table: Tensor, new_words: list[str]) -> Tensor:
+    """A row for each new word: the weighted mean of the rows, in `table`, of the old words that look most like it."""
+    old_vectors = _token_vectors(source, old_words)  # (old words, P)
+    means = []
+    for start in range(0, len(new_words), 256):
+        vectors = _token_vectors(source, new_words[start : start + 256])  # (N, P)
+        cosine, nearest = (vectors @ old_vectors.t()).topk(min(NEIGHBORS, len(old_vectors)), dim=1)  # (N, neighbors)
+        mixture = torch.softmax(cosine * 10, dim=1)  # (N, neighbors), the nearest has the highest weight
+        means.append((mixture[:, :, None] * table[nearest]).sum(dim=1))
+    return torch.cat(means)
 
 
 def _token_vectors(model: BiLM, words: list[str]) -> Tensor:

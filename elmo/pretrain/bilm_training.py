@@ -89,8 +89,9 @@ def finetune_bilm(
 ) -> TrainingResult:
     """Continues the training of a model on other text, as `elmo finetune` does; the report compares both models."""
     sections = {"data": data, "objective": objective, "optim": optim, "train": train}
-    check_finetuning_settings({name: section for name, section in sections.items() if section is not None})
     parts = find_model(initial_model)
+    given = {name: section for name, section in sections.items() if section is not None}
+    check_finetuning_settings(parts.config.head, given)
     tokenizer = reading_tokenizer(parts.tokenizer, tokenizer)
     config = _config(DEFAULTS, sections, files, lines, Path(out), tokenizer, words=False)
     result, report = finetune(

@@ -125,12 +125,16 @@ def finetune(
 
 
 def _run_config(config: RunConfig, parts: ModelParts, out: Path) -> RunConfig:
-    """The settings of the run, with the shape of the model and the vocabulary in `out`."""
+    """The settings of the run, with the shape of the model, its kind of softmax and the vocabulary in `out`."""
     head_only_steps = config.train.head_only_steps
     if head_only_steps < 0:  # not given
         head_only_steps = _recorded_head_only_steps(out)
+    objective, head = config.objective, parts.config.head
+    if head is not None and head.kind == "adaptive":
+        objective = replace(objective, softmax="adaptive", cutoffs=head.cutoffs)
     return replace(
         config,
+        objective=objective,
         model=replace(parts.config, head=None),
         data=replace(config.data, vocab_path=str(out / VOCAB_FILE)),
         train=replace(config.train, head_only_steps=head_only_steps),

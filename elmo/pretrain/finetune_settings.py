@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from elmo.errors import ConfigError
+from elmo.model.config import HeadConfig
 from elmo.settings import merge
 
 DEFAULTS: dict[str, Any] = {"optim": {"lr": 5e-4}, "train": {"epochs": 1.0}}
@@ -16,11 +17,13 @@ _FIXED = {  # setting or section -> what to do
     "data.max_chars": "The text is prepared for the model to start from; leave it out.",
     "data.vocab_path": "The vocabulary is that of the model with frequent words of the text; leave it out.",
     "data.min_count": "The minimum count of a new word is the option --min-count, in Python min_count.",
+    "objective.cutoffs": "An adaptive softmax keeps its clusters, and another softmax has none; leave it out.",
+    "objective.tied": "The softmax of the model to start from is used; leave it out.",
 }
 
 
-def check_finetuning_settings(*layers: Mapping[str, Any]) -> None:
-    """Raises ConfigError for a setting that would have no effect in fine-tuning."""
+def check_finetuning_settings(head: HeadConfig | None, *layers: Mapping[str, Any]) -> None:
+    """Raises ConfigError for a setting that would have no effect in fine-tuning a model with this softmax."""
     settings: dict[str, Any] = {}
     for layer in layers:
         settings = merge(settings, layer)
@@ -30,6 +33,13 @@ def check_finetuning_settings(*layers: Mapping[str, Any]) -> None:
             found = found.get(name) if isinstance(found, Mapping) else None
         if found is not None:
             raise ConfigError(f"{_full_key(key, found)} cannot be set in fine-tuning.", hint)
+    is_adaptive = head is not None and head.kind == "adaptive"
+    given = settings.get("objective", {}).get("softmax")
+    if given is not None and (given == "adaptive") != is_adaptive:
+        kind = "is adaptive" if is_adaptive else "is not adaptive"
+        raise ConfigError(
+            f"objective.softmax is {given!r}, but the softmax of the model to start from {kind}.", "Leave it out."
+        )
 
 
 def _full_key(key: str, value: Any) -> str:

@@ -18,7 +18,8 @@ from tiny_run import settings, write_text
 import elmo
 from elmo.embed.lm import LanguageModel
 from elmo.errors import ConfigError, OutputError
-from elmo.model.head import SoftmaxHead
+from elmo.model.config import HeadConfig
+from elmo.model.head import AdaptiveHead, SoftmaxHead
 from elmo.pretrain.adaptation import adapt_model, adapt_vocabulary
 from elmo.pretrain.config import RunConfig, TrainConfig, head_only_steps
 from elmo.pretrain.continued import continued_config
@@ -110,6 +111,55 @@ def test_fine_tuning_lowers_perplexity_in_the_new_domain_and_reports_both(worksp
     tuned = elmo.load(result.model)
     assert "v3" in tuned.vocab
     assert read_store(result.model).about["finetuned_from"]
+
+
+@pytest.fixture(scope="module")
+def adaptive_model(workspace: Path) -> Path:
+    """A trained model with an adaptive softmax of two clusters."""
+    changes = {"objective": {"softmax": "adaptive", "cutoffs": [20, 40]}, "model": {"lstm": {"proj_dim": 16}}}
+    result = pretrain(settings(workspace / "old.txt", changes), workspace / "adaptive")
+    assert result.model is not None
+    return result.model
+
+
+def test_an_adaptive_softmax_keeps_its_clusters_and_new_words_join_the_last(adaptive_model: Path) -> None:
+    parts = read_store(adaptive_model)
+    source, vocab = build(parts), [*parts.vocab, "w7x", "v1"]
+    model = adapt_model(parts, vocab)
+    assert isinstance(model.head, AdaptiveHead)
+    last = "softmax.tail.1.1.weight"
+    old, new = source.head.state_dict(), model.head.state_dict()
+    assert new[last].shape == (len(vocab) - 40, 1)
+    assert torch.equal(new[last][:-2], old[last])
+    assert bool(((new[last][-2:] >= old[last].min()) & (new[last][-2:] <= old[last].max())).all())  # means of old rows
+    assert all(torch.equal(new[name], old[name]) for name in old if name != last)
+    hidden = torch.randn(5, 16)
+    known = torch.arange(40)  # the frequent words and the first cluster are as likely as before
+    torch.testing.assert_close(model.head.all_log_probs(hidden)[:, known], source.head.all_log_probs(hidden)[:, known])
+
+
+def test_a_model_with_an_adaptive_softmax_is_fine_tuned(workspace: Path, adaptive_model: Path, tmp_path: Path) -> None:
+    parts, run = read_store(adaptive_model), domain_run(workspace, max_steps=60)
+    vocab, coverage = adapt_vocabulary(parts, run, 100, 5, 1)
+    assert vocab[: len(parts.vocab)] == list(parts.vocab)
+    assert coverage.new_words == len(vocab) - len(parts.vocab) == 6
+    result, report = finetune(parts, run, tmp_path, num_workers=1)
+    assert report["after"]["reset"]["mean"] < 0.8 * report["before"]["reset"]["mean"]
+    assert result.model is not None
+    head = read_store(result.model).config.head
+    assert head == HeadConfig(vocab_size=len(vocab), kind="adaptive", cutoffs=(20, 40))
+    continued = continued_config(tmp_path, {"train": {"max_steps": 62}}, finetuning=True)
+    again, _ = finetune(parts, continued, tmp_path, continued=True, num_workers=1)
+    assert again.train.step == 62
+
+
+def test_another_kind_of_softmax_is_refused(workspace: Path, adaptive_model: Path, tmp_path: Path, capsys) -> None:
+    for model, kind in ((adaptive_model, "full"), (workspace / "run" / "model", "adaptive")):
+        command = ["finetune", str(model), str(workspace / "new.txt"), "--out", str(tmp_path / "run")]
+        done = run_in_process(capsys, *command, "--set", f"objective.softmax={kind}")
+        assert done.returncode == 2
+        assert f"objective.softmax is '{kind}', but the softmax of the model to start from is" in done.stderr
+        assert not (tmp_path / "run").exists()
 
 
 def test_a_new_softmax_depends_on_the_seed_alone(workspace: Path) -> None:
