@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the card of the shipped model from the records of its run; edit this script or the records, not the card.
+"""Writes the card of a shipped English model from the records of its run; edit script or records, not the card.
 
     python runs/model_card.py RUN --model elmo/models/english --records records/ --minutes 60 --out docs/model_card.md
 
@@ -41,14 +41,25 @@ LAYERS = ("0", "1", "2")
 class Card:
     """The text of a card, from the records of a run; `missing` lists what could not be filled in."""
 
-    def __init__(self, run: Path, model: Path, records: Path | None, minutes: float | None, recipe: str) -> None:
+    def __init__(
+        self,
+        run: Path,
+        model: Path,
+        records: Path | None,
+        *,
+        minutes: float | None,
+        hardware: str,
+        recipe: str,
+        out: Path,
+    ) -> None:
         self.report = read_json(run / "report.json")
         self.config = tomllib.loads((run / "config.toml").read_text(encoding="utf-8"))
         self.steps = read_lines(run / "metrics.jsonl")
         self.shape = read_json(model / "config.json")
         self.files = read_json(model / "manifest.json")["files"]
         self.sources = tomllib.loads((HERE / "sources.toml").read_text(encoding="utf-8"))
-        self.minutes, self.recipe = minutes, recipe
+        self.name = self.shape.get("about", {}).get("name") or "english"
+        self.minutes, self.hardware, self.recipe, self.out = minutes, hardware, recipe, out
         self.records: list[tuple[str, Record]] = []
         for path in sorted(records.glob("*.json*")) if records else ():
             self.records += [(path.stem, record) for record in read_lines(path)]
@@ -69,14 +80,23 @@ class Card:
 
     def head(self) -> str:
         model, lstm, chars = self.shape["model"], self.shape["model"]["lstm"], self.shape["model"]["chars"]
-        name = self.shape.get("about", {}).get("name") or "english"
+        load, model_name = (
+            ("elmo.load()", "default") if self.name == "english" else (f'elmo.load("{self.name}")', self.name)
+        )
+        head = model.get("head") or {}
+        kind = (
+            f"adaptive, clusters from {' and '.join(f'{n:,}' for n in head['cutoffs'])}; "
+            if head.get("cutoffs")
+            else ""
+        )
         filters = sum(count for _, count in chars["filters"])
-        words = f"{model['head']['vocab_size']:,} words" if model.get("head") else "none"
-        return f"""# The model `{name}`
+        words = f"{kind}{head['vocab_size']:,} words" if head else "none"
+        without = " --without-head" if kind else ""
+        return f"""# The model `{self.name}`
 
 <!-- written by runs/model_card.py from the records of the run; not edited by hand -->
 
-An English biLM (ELMo, Peters et al. 2018) that is part of the package: `elmo.load()` loads it; `elmo score`,
+An English biLM (ELMo, Peters et al. 2018) that is part of the package: `{load}` loads it; `elmo score`,
 `perplexity` and `finetune` use its softmax.
 
 - {lstm["num_layers"]} layers per direction, {lstm["cell_dim"]:,} cells, projection {lstm["proj_dim"]};
@@ -85,7 +105,7 @@ An English biLM (ELMo, Peters et al. 2018) that is part of the package: `elmo.lo
 - Softmax: {words}. The input can be any word, because words are read as bytes.
 - {stored_as(self.shape, self.files)}; the numbers below are those of the
   stored model unless stated otherwise. It exports to options.json + weights.hdf5
-  (`elmo convert default out --to hdf5`).
+  (`elmo convert {model_name} out --to hdf5{without}`).
 - Licence of the weights: CC BY-SA 4.0, because much of the text is under CC BY-SA. It is unsettled whether such a
   licence applies to weights; we follow the stricter reading. The code is Apache-2.0.
 
@@ -230,7 +250,8 @@ with two senses, four sentences per sense; layer 0 has no context, so its share 
 
     def limits(self) -> str:
         words = sum(source["words"] for source in self.used().values())
-        hours = f"{self.minutes:.0f} minutes on one GPU" if self.minutes else "little time"
+        hours = f"{self.minutes:.0f} minutes on {self.hardware}" if self.minutes else "little time"
+        info = f"elmo info {'default' if self.name == 'english' else self.name}"
         return f"""## Biases and limits
 
 - The text is what is openly available (see above): formal, edited writing, much of it British or American, much of it
@@ -242,19 +263,21 @@ with two senses, four sentences per sense; layer 0 has no context, so its share 
   If you can afford a current transformer, compare with one first; this model is for small machines, offline use,
   study, and as a starting point for `elmo finetune`.
 - It is not a source of facts; its substitutes are guesses at form and fit.
-- Stored numbers are rounded; `elmo info default` says how. The loaded weights are exactly those that were measured."""
+- Stored numbers are rounded; `{info}` says how. The loaded weights are exactly those that were measured."""
 
     def reproduction(self) -> str:
-        convert = convert_options(self.shape)
+        folder, storage = f"elmo/models/{self.name}", convert_options(self.shape)
+        on_gpu = "GPU" in self.hardware or "H200" in self.hardware
+        exactness = "model up to rounding differences in the sums of a GPU" if on_gpu else "model"
         return f"""## Train it again
 
-    elmo pretrain --config {self.recipe} --out run       # needs the text above and a GPU
-    elmo convert run/model elmo/models/english {convert} --name english --overwrite
-    python runs/model_card.py run --model elmo/models/english --records records/ --out docs/model_card.md
-    elmo convert run/model elmo/models/english {convert} --name english --card docs/model_card.md --overwrite
+    elmo pretrain --config {self.recipe} --out run       # needs the text above and {"a GPU" if on_gpu else "a CPU"}
+    elmo convert run/model {folder} {storage} --name {self.name} --overwrite
+    python runs/model_card.py run --model {folder} --records records/ --out {self.out}
+    elmo convert run/model {folder} {storage} --name {self.name} --card {self.out} --overwrite
 
 A run that was interrupted continues when the command is started again. The same text, seed and settings give the same
-model up to rounding differences in the sums of a GPU."""
+{exactness}."""
 
     def select(self, matches: Callable[[str, Record], bool]) -> list[tuple[str, Record]]:
         """The records, with the names of their files, for which `matches(name, record)` is true."""
@@ -381,11 +404,20 @@ def main() -> None:
     parser.add_argument("--model", type=Path, required=True, help="folder of the shipped model")
     parser.add_argument("--records", type=Path, help="folder of JSON records")
     parser.add_argument("--minutes", type=float, help="duration of the training in minutes")
+    parser.add_argument("--hardware", default="one GPU", help="what it was trained on")
     parser.add_argument("--recipe", default="runs/english_second/recipe.toml", help="the committed settings of the run")
     parser.add_argument("--out", type=Path, required=True, help="the Markdown file to write")
     parser.add_argument("--strict", action="store_true", help="fail if something was not measured")
     options = parser.parse_args()
-    card = Card(options.run, options.model, options.records, options.minutes, options.recipe)
+    card = Card(
+        options.run,
+        options.model,
+        options.records,
+        minutes=options.minutes,
+        hardware=options.hardware,
+        recipe=options.recipe,
+        out=options.out,
+    )
     text = card.text()
     options.out.write_text(text, encoding="utf-8", newline="\n")
     for what in dict.fromkeys(card.missing):
