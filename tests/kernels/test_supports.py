@@ -8,10 +8,11 @@ import pytest
 import torch
 
 from elmo.kernels import api as kernels
-from elmo.kernels.api import Implementation, find_kernel, why_unsupported
+from elmo.kernels.api import find_kernel, why_unsupported
 from elmo.kernels.cpu.native import NativeBiLM
 from elmo.kernels.cpu.pytorch import TorchBiLM
 from elmo.kernels.cuda.supports import projected_lstms, short_tokens
+from elmo.kernels.implementations import IMPLEMENTATIONS, Implementation
 from elmo.model.bilm import BiLM
 from elmo.model.config import BiLMConfig, CharConfig, LSTMConfig
 
@@ -52,7 +53,7 @@ def test_the_lookup_takes_the_next_implementation_that_supports_the_model(monkey
     picky = Implementation(call=min, supports=lambda model: "a reason of this test")
     general = Implementation(call=max, supports=lambda model: None)
     table = {"float32": (lambda *_: picky, lambda *_: general), "int8": (lambda *_: picky,)}
-    monkeypatch.setitem(kernels.IMPLEMENTATIONS, ("bilm", "cpu"), table)
+    monkeypatch.setitem(IMPLEMENTATIONS, ("bilm", "cpu"), table)
     model = make_model()
     with caplog.at_level(logging.WARNING, logger=kernels.__name__):
         for _ in range(3):
