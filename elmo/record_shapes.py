@@ -28,7 +28,7 @@ _TAGGING = {
     "scores": {
         "metric": str,
         "views": Keys(_VIEW, {"test": _PERCENT, "dev": _PERCENT, "layer_weights?": Maybe(List(NUMBER))}, least=1),
-        "usual_tag": {"test": _PERCENT, "dev?": _PERCENT},
+        "most_frequent_tag": {"test": _PERCENT, "dev?": _PERCENT},
     },
     "data?": _FILES,
 }
@@ -39,7 +39,7 @@ _LANGUAGES = {
         "metric": str,
         "languages": Keys(
             r"[\w.-]{1,40}",
-            {"views": Keys(_VIEW, _ACCURACIES, least=1), "usual_tag": _ACCURACIES, "static?": _ACCURACIES},
+            {"views": Keys(_VIEW, _ACCURACIES, least=1), "most_frequent_tag": _ACCURACIES, "static?": _ACCURACIES},
             least=1,
         ),
         "mean": {"*": _ACCURACIES},

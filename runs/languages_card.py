@@ -114,7 +114,7 @@ are not comparable: they depend on the text and on the share of unknown words.
         rows, numbers = [head], []
         for code, scores in own.items():
             cells = [*two_views(scores), *two_views(single.get(code)), *two_views(english.get(code))]
-            cells += [test_of(scores, "static"), test_of(scores, "usual_tag")]
+            cells += [test_of(scores, "static"), test_of(scores, "most_frequent_tag")]
             is_learned = code in self.report["languages"]
             numbers += [cells] if is_learned else []
             rows.append([code if is_learned else f"{code} (not learned)", *map(shown, cells)])

@@ -296,8 +296,8 @@ def tag_rows(record: Record) -> Iterable[list[str]]:
     """Rows of a linear probe: each layer, the view that is best on dev, and the baseline."""
     views = record["scores"]["views"]
     yield [vectors_of(record), *layer_cells(views, lambda v: f"{v['test']:.1f}"), best_cell(views, "dev", "test")]
-    if "usual_tag" in record["scores"]:
-        yield ["usual tag of the word", "", "", "", f"{record['scores']['usual_tag']['test']:.1f}"]
+    if "most_frequent_tag" in record["scores"]:
+        yield ["most frequent tag of the word", "", "", "", f"{record['scores']['most_frequent_tag']['test']:.1f}"]
 
 
 def wsd_rows(record: Record) -> Iterable[list[str]]:

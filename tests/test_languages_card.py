@@ -43,7 +43,10 @@ def probe(name: str, languages: dict[str, float], static: float | None = None) -
     scores = {}
     for code, first in languages.items():
         views = {str(n): {"dev": 50.0 + first * (n == 1), "test": first + n} for n in range(3)}
-        scores[code] = {"views": views | {"concat": {"dev": 1.0, "test": first + 5}}, "usual_tag": {"test": 44.4}}
+        scores[code] = {
+            "views": views | {"concat": {"dev": 1.0, "test": first + 5}},
+            "most_frequent_tag": {"test": 44.4},
+        }
         if static is not None and code == "de":
             scores[code]["static"] = {"test": static}
     return {"probe": "languages", "vectors": {"name": name}, "scores": {"languages": scores}}

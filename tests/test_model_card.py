@@ -81,8 +81,16 @@ def test_every_number_comes_from_its_record(run_folder):
     heldout["by_source"] = {"novels100.heldout.txt.xz": {"reset": means(64.2), "words": 600, "unknown": 0.02}}
     finetuned = {"before": {"reset": means(400)}, "after": {"reset": means(82.5)}}
     layers = {f"{n}": {"dev": 90.0 + n, "test": 91.5 + n} for n in range(3)}
-    pos = {"probe": "pos", "vectors": {"name": "english"}, "scores": {"views": layers, "usual_tag": {"test": 87.6}}}
-    minilm = {"probe": "pos", "vectors": {"name": "MiniLM"}, "scores": {"views": layers, "usual_tag": {"test": 87.6}}}
+    pos = {
+        "probe": "pos",
+        "vectors": {"name": "english"},
+        "scores": {"views": layers, "most_frequent_tag": {"test": 87.6}},
+    }
+    minilm = {
+        "probe": "pos",
+        "vectors": {"name": "MiniLM"},
+        "scores": {"views": layers, "most_frequent_tag": {"test": 87.6}},
+    }
     first = {"ALL": 65.2}
     views = {f"{n}": {"plain": {"ALL": 60.1 + n, "no_back_off": 50.1 + n}} for n in range(3)}
     wsd = {"probe": "wsd", "vectors": {"name": "english"}, "scores": {"views": views, "wordnet_first_sense": first}}
@@ -104,7 +112,7 @@ def test_every_number_comes_from_its_record(run_folder):
         "| all |  | 10.4 |  |  |",  # 6.8 and 3.6 million words
     ):
         assert line in card, line
-    assert card.count("| usual tag of the word |") == 1
+    assert card.count("| most frequent tag of the word |") == 1
     assert "CC0 / US government works" in card
     manifest = json.loads((run_folder / "model" / "manifest.json").read_text())
     assert manifest["files"]["model.safetensors"]["sha256"] in card

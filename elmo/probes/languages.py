@@ -1,6 +1,7 @@
 """Part-of-speech probe for many languages: universal tags on every treebank of a folder, in one record.
 
-For each language: all layers of a model, static word vectors if there is a file of them, and each word's usual tag.
+For each language: all layers of a model, static word vectors if there is a file of them, and the most frequent tag of
+each word.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ def probe_languages(
         paths = list(files.values())
         options: dict[str, Any] = {"column": "upos", "config": config, "limit": limit, "device": device, "show": show}
         record = probe_tags(source, paths, cache=cache, **options)
-        scores = {name: record["scores"][name] for name in ("views", "usual_tag")}
+        scores = {name: record["scores"][name] for name in ("views", "most_frequent_tag")}
         static_path = None if static_vectors is None else Path(static_vectors.replace(PLACEHOLDER, language))
         if static_path is not None and static_path.exists():
             static = probe_tags(read_static_vectors(str(static_path)), paths, cache=cache, **options)
@@ -87,7 +88,7 @@ def _means(languages: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, fl
     """Dev and test accuracy, averaged over the languages that have them, for each view and baseline."""
     rows: dict[str, list[Mapping[str, Any]]] = {}
     for scores in languages.values():
-        baselines = {name: scores[name] for name in ("static", "usual_tag") if name in scores}
+        baselines = {name: scores[name] for name in ("static", "most_frequent_tag") if name in scores}
         for name, row in {**scores["views"], **baselines}.items():
             rows.setdefault(name, []).append(row)
     return {

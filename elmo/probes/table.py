@@ -19,22 +19,22 @@ def _tags(scores: Mapping[str, Any]) -> str:
         weights = row.get("layer_weights")
         note = f"  epoch {row['epoch']}" + (f", weights {' '.join(f'{w:.2f}' for w in weights)}" if weights else "")
         lines.append(f"{name:10} {row['dev']:7.2f} {row['test']:7.2f}{note}")
-    lines.append(f"{'usual tag':10} {scores['usual_tag']['dev']:7.2f} {scores['usual_tag']['test']:7.2f}")
+    baseline = scores["most_frequent_tag"]
+    lines.append(f"{'most freq.':10} {baseline['dev']:7.2f} {baseline['test']:7.2f}")
     return "\n".join(lines)
 
 
 def _languages(scores: Mapping[str, Any]) -> str:
     means = scores["mean"]
-    columns = ["usual_tag", *(["static"] if "static" in means else [])]
+    columns = ["most_frequent_tag", *(["static"] if "static" in means else [])]
     columns += [name for name in means if name not in columns]
-    lines = [
-        f"{'language':10}" + "".join(f"{name.replace('_', ' '):>10}" for name in columns) + f"  test {scores['metric']}"
-    ]
+    titles = ["most freq." if name == "most_frequent_tag" else name for name in columns]
+    lines = [f"{'language':10}" + "".join(f"{title:>11}" for title in titles) + f"  test {scores['metric']}"]
     for language, row in scores["languages"].items():
-        values = {**row["views"], **{name: row[name] for name in ("static", "usual_tag") if name in row}}
-        cells = (f"{values[name]['test']:10.2f}" if name in values else f"{'-':>10}" for name in columns)
+        values = {**row["views"], **{name: row[name] for name in ("static", "most_frequent_tag") if name in row}}
+        cells = (f"{values[name]['test']:11.2f}" if name in values else f"{'-':>11}" for name in columns)
         lines.append(f"{language:10}" + "".join(cells))
-    lines.append(f"{'mean':10}" + "".join(f"{means[name]['test']:10.2f}" for name in columns))
+    lines.append(f"{'mean':10}" + "".join(f"{means[name]['test']:11.2f}" for name in columns))
     return "\n".join(lines)
 
 

@@ -76,7 +76,7 @@ def probe_tags(
             "labels": len(labels),
             **{f"{split}_{unit}": size for split in SPLITS for unit, size in _sizes(data[split]).items()},
         },
-        scores={"metric": "span F1" if column == "iob" else "accuracy", "views": views, "usual_tag": baseline},
+        scores={"metric": "span F1" if column == "iob" else "accuracy", "views": views, "most_frequent_tag": baseline},
     )
 
 

@@ -57,8 +57,8 @@ def _score(view: Mapping[str, Any]) -> float:
 
 
 def _row(probe: RecordFile, sources: Sources) -> list[Cell | str]:
-    usual_tag = f"{probe.values['scores']['usual_tag']['test']:.1f}"
-    return [*layer_row(probe, _score, sources), Cell(text=usual_tag, source=sources.add_probe(probe))]
+    most_frequent_tag = f"{probe.values['scores']['most_frequent_tag']['test']:.1f}"
+    return [*layer_row(probe, _score, sources), Cell(text=most_frequent_tag, source=sources.add_probe(probe))]
 
 
 def _details(probe: RecordFile, key: str) -> Table:
@@ -71,7 +71,11 @@ def _details(probe: RecordFile, key: str) -> Table:
         cells = score_cells(view, ("dev", "test"), key, strong=view["test"] == best, digits=2)
         rows.append([view_name(name), *cells, "-" if weights is None else weights_text(weights)])
     rows.append(
-        ["most frequent tag, no vectors", *score_cells(scores["usual_tag"], ("dev", "test"), key, digits=2), "-"]
+        [
+            "most frequent tag, no vectors",
+            *score_cells(scores["most_frequent_tag"], ("dev", "test"), key, digits=2),
+            "-",
+        ]
     )
     column = f" ({settings['column']})" if settings.get("column") in ("xpos", "upos") else ""
     caption = f"{vectors_name(probe.values['vectors'])}: {task}{column}, {scores['metric']}, every view"

@@ -22,13 +22,13 @@ def test_pos_prints_a_table_and_writes_the_record(tmp_path):
     done = elmo("probe", "pos", data, *options)
     assert done.returncode == 0, done.stderr
     first_words = [line.split()[0] for line in done.stdout.splitlines()]
-    assert first_words == ["layer", "0", "1", "2", "mix", "concat", "usual"]
+    assert first_words == ["layer", "0", "1", "2", "mix", "concat", "most"]
     record = json.loads(out.read_text(encoding="utf-8"))
     assert record["counts"]["train_sentences"] == 6
     command = f"elmo probe pos {data} --model tiny-random --column xpos --epochs 12 --seed 0 --limit 6"
     assert record["command"] == command, "`elmo report` prints it next to the scores"
     assert record["vectors"]["trained"] is False
-    assert record["scores"]["usual_tag"]["test"] == 100.0
+    assert record["scores"]["most_frequent_tag"]["test"] == 100.0
     assert len(list(cache.glob("*.npy"))) == 1, "the three splits hold the same sentences"
 
 

@@ -1,4 +1,4 @@
-"""The part-of-speech probe for many languages: every treebank of a folder, layers, static vectors and usual tags."""
+"""The part-of-speech probe for many languages: all treebanks of a folder, layers, static vectors, frequent tags."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_folder_without_treebanks_is_an_error(tmp_path: Path) -> None:
             find_treebanks(path)
 
 
-def test_record_has_layers_static_vectors_and_usual_tags_of_every_language(tmp_path: Path) -> None:
+def test_record_has_layers_static_vectors_and_most_frequent_tags_of_every_language(tmp_path: Path) -> None:
     write_vectors(tmp_path / "fr.vec")
     record = run_probe(
         "languages", source(), [TREEBANKS], static_vectors=str(tmp_path / "{language}.vec"), config=CONFIG
@@ -71,9 +71,9 @@ def test_record_has_layers_static_vectors_and_usual_tags_of_every_language(tmp_p
     assert set(languages) == {"de", "fr"}
     for scores in languages.values():
         assert scores["views"]["1"]["test"] > scores["views"]["0"]["test"]
-    assert languages["fr"]["usual_tag"]["test"] == 100.0
+    assert languages["fr"]["most_frequent_tag"]["test"] == 100.0
     # "alte" is not in the training file and gets the most frequent tag of all; the other 10 of 11 words are right
-    assert languages["de"]["usual_tag"]["test"] == pytest.approx(100 * 10 / 11, abs=0.01)
+    assert languages["de"]["most_frequent_tag"]["test"] == pytest.approx(100 * 10 / 11, abs=0.01)
     assert "static" not in languages["de"], "there is no file of German vectors"
     assert languages["fr"]["static"]["test"] > languages["fr"]["views"]["0"]["test"]
     assert mean["static"] == {split: languages["fr"]["static"][split] for split in ("dev", "test")}
@@ -81,7 +81,7 @@ def test_record_has_layers_static_vectors_and_usual_tags_of_every_language(tmp_p
     assert mean["1"]["test"] == pytest.approx((de + fr) / 2, abs=0.01)
     assert len(record["data"]) == 6
     header, *rows = table(record).splitlines()
-    assert header.split()[:5] == ["language", "usual", "tag", "static", "0"]
+    assert header.split()[:5] == ["language", "most", "freq.", "static", "0"]
     assert [row.split()[0] for row in rows] == ["de", "fr", "mean"]
     assert rows[0].split()[2] == "-"
 

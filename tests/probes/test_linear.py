@@ -84,7 +84,7 @@ def test_a_record_has_scores_baseline_and_data(tmp_path):
     views = record["scores"]["views"]
     assert views["1"]["test"] == 100.0
     assert views["0"]["test"] == 75.0  # X and one of A and B
-    assert record["scores"]["usual_tag"] == {"dev": 75.0, "test": 75.0}
+    assert record["scores"]["most_frequent_tag"] == {"dev": 75.0, "test": 75.0}
     assert record["counts"] == {
         "labels": 3,
         "train_sentences": 40, "train_words": 80, "dev_sentences": 40, "dev_words": 80,

@@ -119,7 +119,7 @@ def probe_record(kind: str = "pos", *, trained: bool = True, low: float = 95.0, 
         }
         views["concat"] = {"dev": 94.1, "test": 95.4, "epoch": 4}
         views["mix"] = {"dev": 94.0, "test": 95.5, "epoch": 4, "layer_weights": LAYERS}
-        scores = {"metric": "accuracy", "views": views, "usual_tag": {"dev": 85.0, "test": 84.0}}
+        scores = {"metric": "accuracy", "views": views, "most_frequent_tag": {"dev": 85.0, "test": 84.0}}
     settings = {"column": "upos", "limit": 100, "epochs": 12, "seed": 3} if kind == "pos" else {"limit": None}
     return {"probe": kind, "vectors": vectors, "data": {}, "settings": settings, "counts": {}, "scores": scores}
 
