@@ -1,16 +1,20 @@
 """Trains models of several sizes with AdamW and Muon for equal seconds on prepared text, and writes results.json.
 
     elmo prepare 'text/*.txt.xz' --heldout HELDOUT ... --tokenizer default --max-vocab 100352 --out data
-    python runs/optimizers_h200/compare.py data results medium/adamw/4e-3/80 medium/muon/4e-3/80
+    python runs/optimizers_h200/compare.py data results 2048x256/adamw/4e-3/80 2048x256/muon/4e-3/80
+    python runs/optimizers_h200/compare.py data results small/adamw/4e-3/180 --rows 128 --precision bfloat16
 
-A run is SIZE/OPTIMIZER/RATE/SECONDS. The number of steps is the seconds times the steps per second that two short runs
-of the same size and optimizer reach, so that the learning rate decays to its end within these seconds.
+A run is SIZE/OPTIMIZER/RATE/SECONDS, and SIZE is a preset or CELLSxPROJECTION with 1,024 filters. The number of steps
+is the seconds times the steps per second that two short runs of the same size and optimizer reach, so that the learning
+rate decays to its end within these seconds. Runs that results.json has are not repeated.
 """
 
 from __future__ import annotations
 
+import argparse
 import gc
 import json
+import shutil
 import sys
 import time
 from dataclasses import asdict, replace
@@ -31,62 +35,90 @@ from elmo.pretrain.train.perplexity import Evaluator
 from elmo.pretrain.train.step_inputs import step_seed
 from elmo.pretrain.train.type_inputs import input_rows
 
-SIZES = {"tiny": (64, 16), "small": (1024, 128), "medium": (2048, 256), "large": (3072, 384), "original": (4096, 512)}
 FILTERS = [[1, 32], [2, 32], [3, 64], [4, 128], [5, 256], [6, 512]]
-HELDOUT_WORDS = 300_000
-WARM_UP_STEPS, SHORT_STEPS, LONG_STEPS = 60, 100, 400
+WARM_UP_STEPS, SHORT_STEPS, LONG_STEPS = 20, 40, 160
 
 
 def main() -> None:
-    data, out = open_prepared(Path(sys.argv[1])), Path(sys.argv[2])
-    out.mkdir(parents=True, exist_ok=True)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("data", type=Path, help="prepared text")
+    parser.add_argument("out", type=Path)
+    parser.add_argument("runs", nargs="+", metavar="SIZE/OPTIMIZER/RATE/SECONDS")
+    parser.add_argument("--rows", type=int, default=1024)
+    parser.add_argument("--precision", default="auto")
+    parser.add_argument("--heldout-words", type=int, default=300_000)
+    options = parser.parse_args()
+    data = open_prepared(options.data)
+    options.out.mkdir(parents=True, exist_ok=True)
+    path = options.out / "results.json"
+    results = json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
     rates: dict[tuple[str, str], float] = {}
-    results = []
-    for argument in sys.argv[3:]:
-        size, optimizer, lr, seconds = argument.split("/")
+    for name in options.runs:
+        if any(result["run"] == name for result in results):
+            continue
+        size, optimizer, lr, seconds = name.split("/")
         if (size, optimizer) not in rates:
-            rates[size, optimizer] = steps_per_second(data, out, size, optimizer, float(lr))
+            rates[size, optimizer] = steps_per_second(data, options, size, optimizer, float(lr))
         steps = round(float(seconds) * rates[size, optimizer])
-        results.append({"run": argument, **run(data, out, size, optimizer, float(lr), steps)})
+        result = run(data, options, size, optimizer, float(lr), steps, measures=True)
+        results.append({"run": name, "rows": options.rows, **result})
         print(json.dumps(results[-1]), flush=True)
-        (out / "results.json").write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+        path.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
 
 
-def steps_per_second(data: PreparedData, out: Path, size: str, optimizer: str, lr: float) -> float:
+def steps_per_second(data: PreparedData, options: argparse.Namespace, size: str, optimizer: str, lr: float) -> float:
     """From the difference of two short runs, so that set-up and validation do not count."""
-    run(data, out, size, optimizer, lr, WARM_UP_STEPS)  # compiles the kernels
-    short, long = (run(data, out, size, optimizer, lr, steps)["seconds"] for steps in (SHORT_STEPS, LONG_STEPS))
+    run(data, options, size, optimizer, lr, WARM_UP_STEPS)  # compiles the kernels
+    short, long = (run(data, options, size, optimizer, lr, steps)["seconds"] for steps in (SHORT_STEPS, LONG_STEPS))
     return (LONG_STEPS - SHORT_STEPS) / max(long - short, 1e-3)
 
 
-def run(data: PreparedData, out: Path, size: str, optimizer: str, lr: float, steps: int) -> dict[str, Any]:
-    """One run from random weights, with its held-out perplexity (every sentence from a zero state)."""
-    cell_dim, proj_dim = SIZES[size]
+def shape_of(size: str) -> dict[str, Any]:
+    """The settings of a preset, or of CELLSxPROJECTION."""
+    if "x" not in size:
+        return {"preset": size}
+    cell_dim, proj_dim = map(int, size.split("x"))
+    lstm = {"cell_dim": cell_dim, "proj_dim": proj_dim}
+    return {"preset": "medium", "model": {"chars": {"filters": FILTERS}, "lstm": lstm}}
+
+
+def run(
+    data: PreparedData,
+    options: argparse.Namespace,
+    size: str,
+    optimizer: str,
+    lr: float,
+    steps: int,
+    *,
+    measures: bool = False,
+) -> dict[str, Any]:
+    """One run from random weights; with `measures` its held-out perplexity (every sentence from a zero state)."""
     device = choose_device("auto")
-    settings = {
-        "preset": "medium",
-        "data": {"files": ["prepared"]},
-        "model": {"chars": {"filters": FILTERS}, "lstm": {"cell_dim": cell_dim, "proj_dim": proj_dim}},
-        "optim": {"name": optimizer, "lr": lr},
-        "train": {"rows": 1024 if device == "cuda" else 16, "seed": 1, "max_steps": steps, "validate_every": 0},
-    }
-    settings["train"] |= {"checkpoint_every": 0, "device": device}  # type: ignore[operator]
-    config = make_config(settings)
+    train_settings = {"rows": options.rows, "seed": 1, "max_steps": steps, "validate_every": 0, "checkpoint_every": 0}
+    limits = {"validate_minutes": "off", "checkpoint_minutes": "off", "validate_words": 1000}
+    config = make_config(
+        shape_of(size),
+        {"data": {"files": ["prepared"]}, "optim": {"name": optimizer, "lr": lr}},
+        {"train": {**train_settings, **limits, "device": device, "precision": options.precision}},
+    )
     model_config = model_config_for(config, data)
     config = resolve_settings(replace(config, model=replace(model_config, head=None)), data, device)
     torch.manual_seed(step_seed(config.train.seed, 0, "weights"))
     model = BiLM(model_config).to(device)
     rows = input_rows(data, model_config).to(device)
-    folder = out / f"{size}-{optimizer}-{lr:g}-{steps}-{time.monotonic_ns()}"
+    folder = options.out / f"{size}-{optimizer}-{lr:g}-{steps}-{time.monotonic_ns()}"
     folder.mkdir()
     start = time.monotonic()
     train(model, rows, data, config, folder, identity=identity(config, data))
-    seconds = time.monotonic() - start
-    precision = torch.bfloat16 if device == "cuda" else torch.float32
-    perplexity = Evaluator(model, rows, precision=precision).reset(data, max_words=HELDOUT_WORDS)
+    result: dict[str, Any] = {"steps": steps, "seconds": round(time.monotonic() - start, 1)}
+    if measures:
+        precision = torch.bfloat16 if config.train.precision == "bfloat16" else torch.float32
+        evaluator = Evaluator(model, rows, precision=precision)
+        result["perplexity"] = asdict(evaluator.reset(data, max_words=options.heldout_words))
     del model, rows
     gc.collect()
-    return {"steps": steps, "seconds": round(seconds, 1), "perplexity": asdict(perplexity)}
+    shutil.rmtree(folder)
+    return result
 
 
 if __name__ == "__main__":
