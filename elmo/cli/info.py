@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
+    from elmo.model.config import HeadConfig
     from elmo.weights.model_parts import ModelParts
 
 EXAMPLE = "elmo info model/ --tensors"
@@ -52,6 +53,7 @@ def model_facts(parts: ModelParts, named_files: list[Path]) -> dict[str, Any]:
         "source": parts.source,
         "format": parts.format,
         "storage": parts.storage or None,
+        "softmax": _softmax(config.head),
         "softmax_bits": parts.head_bits,
         "name": parts.about.get("name", ""),
         "parameters": num_parameters(config),
@@ -86,6 +88,15 @@ def _reads(parts: ModelParts) -> str:
     if parts.lexicon is not None:
         return "characters and words of a lexicon" if parts.config.words else "characters of a lexicon"
     return "bytes" if parts.config.chars else "words"
+
+
+def _softmax(head: HeadConfig | None) -> str | None:
+    """The kind of the softmax; None: the model has none."""
+    if head is None:
+        return None
+    if head.kind == "adaptive":
+        return f"adaptive, clusters from word {' and '.join(f'{start:,}' for start in head.cutoffs)}"
+    return "tied to the word table" if head.tied else "one row per word"
 
 
 def _word_prior(parts: ModelParts) -> str | None:

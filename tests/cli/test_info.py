@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import h5py
@@ -12,6 +13,8 @@ from published_models import write_model
 from test_main import elmo
 
 from elmo.files import sha256_file
+from elmo.model.bilm import BiLM
+from elmo.model.config import HeadConfig
 from elmo.weights.lookup import tiny_random
 from elmo.weights.store import save_store
 
@@ -58,6 +61,18 @@ def test_softmax_and_nonfinite_values_are_counted(capsys, tmp_path):
     facts = json.loads(run_in_process(capsys, "info", str(tmp_path), "--json").stdout)
     assert facts["with_softmax"] - facts["parameters"] == 11 * 5
     assert facts["not_finite"] == 2
+    assert facts["softmax"] == "one row per word"
+
+
+def test_an_adaptive_softmax_is_named_with_its_clusters(capsys, tmp_path):
+    parts = tiny_random()
+    head = HeadConfig(vocab_size=5000, kind="adaptive", cutoffs=(500, 2500))
+    model = BiLM(replace(parts.config, head=head))
+    words = tuple(f"w{number}" for number in range(5000))
+    save_store(tmp_path / "m", replace(parts, config=model.config, tensors=model.state_dict(), vocab=words))
+    facts = json.loads(run_in_process(capsys, "info", str(tmp_path / "m"), "--json").stdout)
+    assert facts["softmax"] == "adaptive, clusters from word 500 and 2,500"
+    assert facts["with_softmax"] == sum(weight.numel() for weight in model.parameters())
 
 
 def test_unreadable_model_is_one_line_and_exit_code_1(capsys, tmp_path, monkeypatch):
