@@ -1,6 +1,6 @@
 """How well do the tokenizers and sentence splitters agree with Universal Dependencies? Token F1 and sentence F1.
 
-    python benchmarks/tokenizers.py TREEBANKS [--split test] [--errors de]
+    python benchmarks/tokenizer_accuracy.py TREEBANKS [--split test] [--errors de]
 
 TREEBANKS is a folder of CoNLL-U files named de-ud-test.conllu, or a .tar.xz archive of such a folder. The raw text is
 put together from the word forms and SpaceAfter=No, a space between sentences. A multiword token ("du", "im") counts as
