@@ -23,7 +23,7 @@ from elmo.model.lstm import State
 from elmo.pretrain.config import OptimConfig, make_config
 from elmo.pretrain.data.stream import Direction, LMBatch
 from elmo.pretrain.job import pretrain
-from elmo.pretrain.train.muon import matrix_parameters, newton_schulz, orthogonal_directions
+from elmo.pretrain.train.muon import MAX_HIGHWAY_DIM, matrix_parameters, newton_schulz, orthogonal_directions
 from elmo.pretrain.train.optim import load_optimizer, make_optimizer, set_learning_rate
 from elmo.pretrain.train.step import Trainer
 
@@ -161,6 +161,17 @@ def test_matrices_of_equal_shape_are_not_mixed_up_in_a_batch() -> None:
 def matrix_names(model: BiLM) -> dict[str, int]:
     matrices = matrix_parameters(model)
     return {name: matrices[p] for name, p in model.named_parameters() if p in matrices}
+
+
+@pytest.mark.parametrize(("num_filters", "is_updated"), [(MAX_HIGHWAY_DIM, True), (MAX_HIGHWAY_DIM + 1, False)])
+def test_wide_highways_are_left_to_adamw(num_filters: int, is_updated: bool) -> None:
+    chars = CharConfig(filters=((1, num_filters),), char_dim=4, max_chars=6, num_highways=1)
+    model = BiLM(BiLMConfig(chars=chars, lstm=LSTMConfig(cell_dim=10, proj_dim=4), head=HeadConfig(vocab_size=9)))
+    names = matrix_names(model)
+    assert any("highways" in name for name in names) == is_updated
+    assert "token_encoder.project.weight" in names
+    optimizer = make_optimizer(model, OptimConfig(name="muon"))
+    assert sum(len(group["params"]) for group in optimizer.param_groups) == len(list(model.parameters()))
 
 
 def test_matrices_of_a_character_model() -> None:

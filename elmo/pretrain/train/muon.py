@@ -16,6 +16,7 @@ from elmo.kernels.api import find_kernel
 from elmo.model.lstm import ProjectedLSTM
 from elmo.model.token_encoder import Highway, TokenEncoder
 
+MAX_HIGHWAY_DIM = 1024  # wider highways are left to AdamW: with 2,048 filters the iteration takes longer than the step
 NUM_GATES = 4  # an LSTM kernel (2P, 4H) is the concatenation of one matrix per gate
 NUM_ITERATIONS = 5
 COEFFICIENTS = 3.4445, -4.7750, 2.0315  # a x + b x^3 + c x^5 moves singular values from 0.01..1 close to 1
@@ -27,7 +28,8 @@ def matrix_parameters(model: nn.Module) -> dict[Tensor, int]:
     """The parameters that Muon updates, each with the number of matrices that are concatenated in its columns.
 
     These are the LSTM kernels (input and recurrent rows together, four gates), the LSTM projections, both matrices of
-    each highway, and the token projection. AdamW updates the rest: tables, convolutions, the softmax and all vectors.
+    each highway of at most MAX_HIGHWAY_DIM filters, and the token projection. AdamW updates the rest: tables,
+    convolutions, wider highways, the softmax and all vectors.
     """
     counts: dict[Tensor, int] = {}
     for module in model.modules():
@@ -35,7 +37,7 @@ def matrix_parameters(model: nn.Module) -> dict[Tensor, int]:
             counts[module.kernel] = NUM_GATES
             if module.projection is not None:
                 counts[module.projection] = 1
-        elif isinstance(module, Highway):
+        elif isinstance(module, Highway) and module.transform.out_features <= MAX_HIGHWAY_DIM:
             counts |= {module.transform.weight: 1, module.carry.weight: 1}
         elif isinstance(module, TokenEncoder) and module.project is not None:
             counts[module.project.weight] = 1
