@@ -37,7 +37,7 @@ def test_every_job_comes_after_the_jobs_it_needs_and_has_its_own_folder():
 
 
 def test_the_first_seed_of_all_six_tasks_comes_before_other_reported_runs():
-    first = [job for job in ALL if job.priority == 1]
+    first = [job for job in ALL if job.priority == jobs.PRIORITY["seed 0"]]
     assert {(job.task, job.settings["elmo.mode"]) for job in first} == {
         (task, mode) for task in jobs.SECONDS for mode in ("none", "frozen")
     }
@@ -46,7 +46,8 @@ def test_the_first_seed_of_all_six_tasks_comes_before_other_reported_runs():
 
 @pytest.mark.parametrize("task", jobs.SWEPT)
 def test_a_task_with_a_sweep_has_every_column_of_both_tables_once(task):
-    runs = [job for job in ALL if job.task == task and job.priority in (1, 3) and job.settings["train.seed"] == 0]
+    columns = (jobs.PRIORITY["seed 0"], jobs.PRIORITY["tables"])
+    runs = [job for job in ALL if job.task == task and job.priority in columns and job.settings["train.seed"] == 0]
     base = jobs.base_of(task).elmo
     with_elmo = [job.settings for job in runs if job.settings["elmo.mode"] != "none"]
     variants = [(s["elmo.layers"], s["elmo.penalty"], s["elmo.place"]) for s in with_elmo]
@@ -106,6 +107,15 @@ def test_variants_are_compared_on_dev_and_each_changes_its_setting_only():
             epochs = jobs.base_of(task).train.epochs
             longer = {"train.epochs": 2 * epochs, "train.patience": 2 * jobs.base_of(task).train.patience}
             assert changed == (longer if variant == "longer" else settings)
+
+
+def test_the_longest_runs_come_first_on_request_and_still_after_the_jobs_that_they_need():
+    ordered = jobs.longest_first(ALL)
+    names = [job.name for job in ordered]
+    assert sorted(names) == sorted(job.name for job in ALL)
+    assert all(names.index(needed) < names.index(job.name) for job in ordered for needed in job.needs)
+    seconds = [job.seconds for job in ordered if job.priority > 0]
+    assert seconds == sorted(seconds, reverse=True)
 
 
 def test_a_choice_of_jobs_contains_the_jobs_that_they_need():

@@ -43,6 +43,20 @@ VARIANTS: dict[str, dict[str, Any]] = {  # settings that are compared on dev; ea
 }
 
 
+# a smaller number starts earlier
+PRIORITY = {
+    "embed": -1,
+    "tries": 0,
+    "tune": 0,
+    "seed 0": 1,
+    "seeds": 2,
+    "tuned": 3,
+    "tables": 4,
+    "curve": 5,
+    "variants": 6,
+}
+
+
 @dataclass(frozen=True, kw_only=True)
 class Job:
     """One process. `name` is its folder below OUT; `needs` are the jobs that must be finished before it."""
@@ -84,7 +98,11 @@ def all_jobs(
     for task in tasks:
         jobs.append(
             Job(
-                name=f"embed/{task}", task=task, priority=-1, seconds=EMBEDDING_SECONDS, settings=elmo_on({}, overrides)
+                name=f"embed/{task}",
+                task=task,
+                priority=PRIORITY["embed"],
+                seconds=EMBEDDING_SECONDS,
+                settings=elmo_on({}, overrides),
             )
         )
         jobs += _tries(task, overrides)
@@ -97,6 +115,11 @@ def all_jobs(
     return sorted(jobs, key=_order)
 
 
+def longest_first(jobs: Sequence[Job]) -> list[Job]:
+    """The runs by duration, so that none of the long ones starts last; the jobs that they need stay before them."""
+    return sorted(jobs, key=lambda job: (job.priority >= PRIORITY["seed 0"], 0 if job.priority < 1 else -job.seconds))
+
+
 def with_needed(jobs: Sequence[Job], pattern: str) -> list[Job]:
     """The jobs whose name matches a glob, and the jobs that they need, in the same order."""
     by_name = {job.name: job for job in jobs}
@@ -107,8 +130,8 @@ def with_needed(jobs: Sequence[Job], pattern: str) -> list[Job]:
 
 
 def _order(job: Job) -> tuple[float, ...]:
-    """By priority, then by seed, then longest first; further seeds (priority 2) start with the shortest tasks."""
-    if job.priority == 2:
+    """By priority, then by seed, then longest first; further seeds start with the shortest tasks."""
+    if job.priority == PRIORITY["seeds"]:
         return job.priority, job.seconds, job.settings["train.seed"]
     return job.priority, job.settings.get("train.seed", 0), -job.seconds
 
@@ -151,7 +174,7 @@ def _main(task: str, seeds: int, overrides: Mapping[str, Any]) -> Iterator[Job]:
     for cell in sweep_cells(base_of(task)):
         if cell.name in ("baseline", main_cell(task)):
             for seed in range(seeds):
-                yield _job(task, cell, seed, 2 if seed else 1, overrides)
+                yield _job(task, cell, seed, PRIORITY["seeds" if seed else "seed 0"], overrides)
 
 
 def _sweep(task: str, seeds: int, overrides: Mapping[str, Any]) -> Iterator[Job]:
@@ -159,19 +182,21 @@ def _sweep(task: str, seeds: int, overrides: Mapping[str, Any]) -> Iterator[Job]
     for cell in sweep_cells(base_of(task)):
         if cell.name not in ("baseline", main_cell(task)):
             for seed in range(seeds):
-                yield _job(task, cell, seed, 3, overrides)
+                yield _job(task, cell, seed, PRIORITY["tables"], overrides)
 
 
 def _finetuned(task: str, seeds: int, overrides: Mapping[str, Any]) -> Iterator[Job]:
     """Fine-tuning of the biLM on the task's text, the layers of the tuned biLM, and the main runs with it."""
     bilm, layers = f"bilms/{task}", f"embed-tuned/{task}"
     settings = elmo_on({}, overrides)
-    yield Job(name=bilm, task=task, priority=0, seconds=FINETUNING_SECONDS, settings=settings)
-    yield Job(name=layers, task=task, priority=0, seconds=EMBEDDING_SECONDS, settings=settings, needs=(bilm,))
+    tune = Job(name=bilm, task=task, priority=PRIORITY["tune"], seconds=FINETUNING_SECONDS, settings=settings)
+    yield tune
+    yield replace(tune, name=layers, seconds=EMBEDDING_SECONDS, needs=(bilm,))
     for cell in sweep_cells(base_of(task)):
         if cell.name == main_cell(task):
             for seed in range(seeds):
-                job = _job(task, Cell(name=f"tuned-{cell.name}", settings=cell.settings), seed, 5, overrides)
+                tuned = Cell(name=f"tuned-{cell.name}", settings=cell.settings)
+                job = _job(task, tuned, seed, PRIORITY["tuned"], overrides)
                 needs = tuple(needed for needed in job.needs if needed != f"embed/{task}")
                 seconds = estimate_seconds(f"{task}/{cell.name}", task)
                 yield replace(job, needs=(bilm, layers, *needs), seconds=seconds)
@@ -195,14 +220,15 @@ def _variant(task: str, variant: str, seeds: int, overrides: Mapping[str, Any]) 
         estimated = factor * estimate_seconds(f"{task}/{cell.name if side == 'with' else 'baseline'}", task)
         for seed in range(seeds):
             variant_cell = Cell(name=f"{variant}/{side}", settings=cell_settings)
-            job = _job(task, variant_cell, seed, 6, {**settings, **overrides}, seconds=estimated, folder="variants")
+            priority, together = PRIORITY["variants"], {**settings, **overrides}
+            job = _job(task, variant_cell, seed, priority, together, seconds=estimated, folder="variants")
             yield replace(job, test=False)
 
 
 def _learning_curve(task: str, seeds: int, overrides: Mapping[str, Any]) -> Iterator[Job]:
     for cell in learning_curve_cells(base_of(task), CURVED[task], SHARES):
         for seed in range(seeds):
-            yield _job(task, cell, seed, 4, overrides)
+            yield _job(task, cell, seed, PRIORITY["curve"], overrides)
 
 
 def _tries(task: str, overrides: Mapping[str, Any]) -> Iterator[Job]:
@@ -211,7 +237,7 @@ def _tries(task: str, overrides: Mapping[str, Any]) -> Iterator[Job]:
     for value in values:
         for side, elmo in (("without", {"mode": "none"}), ("with", {})):
             cell = Cell(name=f"{name}-{value:g}/{side}", settings={"elmo": elmo, "train": train})
-            job = _job(task, cell, 0, 0, {name: value, **overrides}, folder="tries", tries=())
+            job = _job(task, cell, 0, PRIORITY["tries"], {name: value, **overrides}, folder="tries", tries=())
             yield replace(job, test=False, seconds=estimate_seconds(f"tries/{task}/{cell.name}", task))
 
 

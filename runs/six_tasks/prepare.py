@@ -18,11 +18,14 @@ import argparse
 import hashlib
 import json
 import lzma
+import sys
 from collections.abc import Iterable, Iterator
 from itertools import accumulate
 from pathlib import Path
 
 import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from elmo.errors import DataError
 from elmo.tasks.task import load_task

@@ -40,6 +40,7 @@ from jobs import (  # noqa: E402  # found by the line above
     Job,
     all_jobs,
     files_of,
+    longest_first,
     selected_setting,
     with_needed,
 )
@@ -313,6 +314,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--minutes", type=float, default=9.0, help="time after which no process is started")
     parser.add_argument("--grace", type=float, default=0.5, help="further minutes after which running jobs are killed")
     parser.add_argument("--priority", type=int, default=6, help="skip jobs with a larger number; -1: only embed")
+    parser.add_argument("--longest-first", action="store_true", help="if all jobs will be finished: least time in all")
     parser.add_argument("--only", metavar="GLOB", help="only jobs with such a name, and the jobs that they need")
     parser.add_argument("--finetune-bilm", action="store_true", help="also train with a biLM tuned on the task's text")
     parser.add_argument("--variants", default="", help="also compare these settings on dev: names with commas, or all")
@@ -373,7 +375,7 @@ def chosen_jobs(options: argparse.Namespace) -> list[Job]:
         jobs = with_needed(jobs, options.only)
         if not jobs:
             raise SystemExit(f"No job has a name like {options.only!r}; --list prints the names.")
-    return jobs
+    return longest_first(jobs) if options.longest_first else jobs
 
 
 def list_jobs(jobs: list[Job], options: argparse.Namespace) -> None:
