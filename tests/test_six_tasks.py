@@ -126,13 +126,13 @@ def test_a_choice_of_jobs_contains_the_jobs_that_they_need():
 
 
 def test_durations_are_those_of_earlier_records():
-    records = find_records([ROOT / "runs" / "six_tasks" / "records" / "squad" / "baseline"])
+    records = find_records([ROOT / "runs" / "six_tasks" / "first_edition" / "squad" / "baseline"])
     (job,) = (job for job in ALL if job.name == "runs/squad/baseline/seed-2")
     assert job.seconds == sum(records[0]["seconds"].values())
 
 
 def test_every_cell_of_a_sweep_is_in_its_tables():
-    records = find_records([ROOT / "runs" / "six_tasks" / "records"])
+    records = find_records([ROOT / "runs" / "six_tasks" / "first_edition"])
     for kind in (LAYERS, PLACES):
         rows = {row.task: row.ours for row in make_rows(kind, records)}
         assert {"srl", "snli", "ner", "sst"} <= rows.keys() <= set(jobs.SWEPT)
@@ -184,6 +184,27 @@ def test_the_list_of_jobs_is_printed():
     command = [sys.executable, RUN_ALL, "--list", "--tasks", "ner", "--finetune-bilm", "--variants", "all"]
     lines = subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()
     assert len(lines) == sum(job.task == "ner" for job in ALL)
+
+
+def test_a_job_that_fails_is_tried_once_more_and_then_reported(tmp_path):
+    command = [
+        sys.executable,
+        RUN_ALL,
+        "--data",
+        str(tmp_path / "none"),
+        "--out",
+        str(tmp_path / "out"),
+        "--mps",
+        "off",
+    ]
+    command += ["--only", "runs/ner/baseline/seed-0", "--set", "train.device=cpu"]
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert done.returncode != 0
+    assert "1 jobs failed: runs/ner/baseline/seed-0" in done.stderr
+    assert done.stdout.count("failed runs/ner/baseline/seed-0") == 1
+    assert done.stdout.count("FAILED runs/ner/baseline/seed-0") == 1
+    log = (tmp_path / "out" / "logs" / "runs.ner.baseline.seed-0.log").read_text(encoding="utf-8")
+    assert log.count("train.iob2.xz") >= 2
 
 
 @pytest.mark.slow

@@ -52,7 +52,10 @@ ARCHIVED = ("record.json", "config.json")
 POLL_SECONDS, REPORT_SECONDS = 0.2, 15.0
 SAVING_SECONDS = 15.0  # that stopped jobs have to write their checkpoint
 ENVIRONMENT = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
-TRAINING_ENVIRONMENT = {"TORCH_ALLOW_TF32_CUBLAS_OVERRIDE": "1"}  # not for the computation of layers
+TRAINING_ENVIRONMENT = {  # not for the computation of layers
+    "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE": "1",
+    "PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True",  # batches of many shapes: less memory lies idle
+}
 MPS_TEST = "import torch; x = torch.ones(512, 512, device='cuda'); print((x @ x).sum().item())"
 
 
@@ -66,6 +69,8 @@ class Driver:
     start_time: float
     running: dict[str, tuple[Job, subprocess.Popen[bytes], float]] = field(default_factory=dict)
     done: set[str] = field(default_factory=set)
+    failed_once: list[Job] = field(default_factory=list)  # too many processes may have filled the memory: tried again
+    tried_again: set[str] = field(default_factory=set)
     failed: list[str] = field(default_factory=list)
 
     def run(self) -> None:
@@ -77,13 +82,13 @@ class Driver:
             self.waiting.remove(job)
         last_report = -REPORT_SECONDS
         try:
-            while (self.waiting or self.running) and self.minutes < self.options.minutes + self.options.grace:
+            while self.has_jobs and self.minutes < self.options.minutes + self.options.grace:
                 self.collect()
                 if self.minutes < self.options.minutes:
                     self.start()
                 elif not self.running:
                     break
-                if not self.running and not any(self.is_ready(job) for job in self.waiting):
+                if not (self.running or self.failed_once or any(self.is_ready(job) for job in self.waiting)):
                     break  # the remaining jobs need jobs that failed
                 if 60 * self.minutes - last_report >= REPORT_SECONDS:
                     last_report = 60 * self.minutes
@@ -91,6 +96,7 @@ class Driver:
                 time.sleep(POLL_SECONDS)
         finally:
             self.stop()
+            self.failed += [job.name for job in self.failed_once]
             self.report()
             archive(out, self.options.archive or out / "records.tar.gz")
 
@@ -107,6 +113,11 @@ class Driver:
                 process.wait()
 
     @property
+    def has_jobs(self) -> bool:
+        """Whether a job is running or has not ended."""
+        return bool(self.waiting or self.running or self.failed_once)
+
+    @property
     def minutes(self) -> float:
         """Since the start."""
         return (time.monotonic() - self.start_time) / 60
@@ -115,8 +126,15 @@ class Driver:
         return self.done.issuperset(job.needs)
 
     def start(self) -> None:
-        """Starts jobs that are ready, up to the maximum number of processes."""
-        for job in [job for job in self.waiting if self.is_ready(job)]:
+        """Starts jobs that are ready, up to the maximum number of processes.
+
+        A job that failed is tried once more, at the end and beside at most half as many processes.
+        """
+        ready = [job for job in self.waiting if self.is_ready(job)]
+        if not ready and self.failed_once and len(self.running) <= self.options.jobs // 2:
+            ready = [self.failed_once.pop(0)]
+            self.waiting += ready
+        for job in ready:
             if len(self.running) >= self.options.jobs:
                 return
             log = self.options.out / "logs" / f"{job.name.replace('/', '.')}.log"
@@ -142,6 +160,10 @@ class Driver:
                     f"{self.minutes:5.2f} min  done {name} in {seconds:.0f} s{score_of(job, self.options.out)}",
                     flush=True,
                 )
+            elif name not in self.tried_again:
+                self.tried_again.add(name)
+                self.failed_once.append(job)
+                print(f"{self.minutes:5.2f} min  failed {name} ({process.returncode}); tried again later", flush=True)
             else:
                 self.failed.append(name)
                 print(f"{self.minutes:5.2f} min  FAILED {name} ({process.returncode}); see OUT/logs", flush=True)
