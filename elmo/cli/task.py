@@ -200,12 +200,13 @@ def table(
     Columns are the published scores, our baseline, + ELMo and the relative error reductions.
     """
     from elmo.files import atomic_file
+    from elmo.report.run_groups import without_finetuned
     from elmo.report.table1 import make_table
     from elmo.report.table1_formats import as_markdown, as_svg, as_text, as_values
     from elmo.tasks.record import find_records
 
     records = find_records(runs)
-    rows = make_table(records)
+    rows = make_table(without_finetuned(records))
     if not rows:
         raise DataError(
             f"None of the {len(records)} runs used its complete training file.", "Train with data.fraction=1."

@@ -9,6 +9,7 @@ from elmo.report import layer_tables, table1, table7
 from elmo.report.collect import RecordFile, Records
 from elmo.report.layer_tables import LAYERS, PLACES, make_rows
 from elmo.report.mix_weights import MixRow, mix_rows
+from elmo.report.run_groups import without_finetuned
 from elmo.report.sample_efficiency import Efficiency, sample_efficiency
 
 
@@ -27,13 +28,14 @@ class Results:
 
 
 def compute_results(records: Records) -> Results:
+    runs = without_finetuned(records.tasks)
     return Results(
-        tasks=table1.make_table(records.tasks),
-        layers=make_rows(LAYERS, records.tasks),
-        places=make_rows(PLACES, records.tasks),
-        efficiency=sample_efficiency(records.tasks),
-        updates=sample_efficiency(records.tasks, least_shares=1),
-        mixes=mix_rows(records.tasks),
+        tasks=table1.make_table(runs),
+        layers=make_rows(LAYERS, runs),
+        places=make_rows(PLACES, runs),
+        efficiency=sample_efficiency(runs),
+        updates=sample_efficiency(runs, least_shares=1),
+        mixes=mix_rows(runs),
         finetuning=table7.make_rows(records.tasks),
         probes=records.probes,
     )

@@ -65,6 +65,15 @@ def group_runs(records: Sequence[Record], *, ignore: Collection[str] = ()) -> di
     return {key: sorted(group.values(), key=lambda r: int(r["seed"])) for key, group in groups.items()}
 
 
+def without_finetuned(records: Sequence[Record]) -> list[Record]:
+    """The records without those of biLMs that were fine-tuned on a task's text, for all tables except Table 7.
+
+    The runs of a task that has no others with ELMo are kept.
+    """
+    has_untuned = {r["task"] for r in records if r["elmo"] is not None and not r["elmo"].get("finetuning")}
+    return [r for r in records if not (r["task"] in has_untuned and r["elmo"] and r["elmo"].get("finetuning"))]
+
+
 def score(records: Sequence[Record], *, split: str = "") -> Score:
     """The metric over records; without `split`, on test if all records have a test score, otherwise on dev."""
     split = split or ("test" if all(r["test"] is not None for r in records) else "dev")

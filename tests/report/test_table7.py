@@ -5,6 +5,8 @@ from __future__ import annotations
 from sample_records import task_record, tuned_record
 
 from elmo.record_shapes import find_record_problem
+from elmo.report.collect import Records
+from elmo.report.results import compute_results
 from elmo.report.section_finetuning import finetuning_section
 from elmo.report.sources import Sources
 from elmo.report.table7 import make_rows
@@ -30,6 +32,16 @@ def test_scores_are_compared_between_runs_that_differ_only_in_the_bilm():
     assert (row.untuned.values, row.tuned.values) == ((70.0, 71.0), (72.0, 73.0))
     (row,) = make_rows([*tuned, *others])
     assert row.untuned is None
+
+
+def test_the_other_tables_show_a_finetuned_bilm_only_if_a_task_has_no_other_runs_with_elmo():
+    untuned = [task_record("ner", elmo=elmo, dev=70.0, test=60.0) for elmo in (False, True)]
+    tuned = [{**tuned_record(task, dev=90.0), "path": f"{task}.json"} for task in ("ner", "srl")]
+    records = Records(tasks=[*({**r, "path": "untuned.json"} for r in untuned), *tuned])
+    results = compute_results(records)
+    shown = {row.task: row.elmo.dev_mean for row in results.tasks if row.elmo is not None}
+    assert shown == {"ner": 70.0, "srl": 90.0}
+    assert {row.task for row in results.finetuning} == {"ner", "srl"}
 
 
 def test_a_record_whose_perplexities_are_missing_is_a_problem_not_a_crash():
