@@ -12,6 +12,7 @@ by its contents, and except for lm1b its file name is free:
     elmo probe ... --json                                        > pos.json        also of other vectors, to compare
     elmo demo --model MODEL --json                               > demo.json       similarity of words in context
     {"text": ..., "exact": {name: {"mean": ...}}, "rounded": ...}  rounding.json   perplexity before and after rounding
+    python benchmarks/minilm_speed.py TEXT | tail -1             > speed.json      words per second
     RUN/report.json of `elmo finetune`                           > biomedical.json a domain variant, before and after
 
 The card says "not measured" for each missing value, and standard error lists them; --strict makes them a failure.
@@ -21,6 +22,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import statistics
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -74,7 +76,7 @@ class Card:
         """The whole card in Markdown."""
         sections = (
             *(self.head, self.data, self.filtering, self.training, self.perplexity, self.news),
-            *(self.probes, self.similarity, self.variant, self.limits, self.reproduction),
+            *(self.probes, self.similarity, self.speed, self.variant, self.limits, self.reproduction),
         )
         return "\n\n".join(text for section in sections if (text := section())) + "\n"
 
@@ -231,6 +233,27 @@ vocabulary, so the two numbers do not compare the models.
 
 Mean cosine of two uses of a word in the same sense / in different senses, in the sentences of `elmo demo` (six words
 with two senses, four sentences per sense; layer 0 has no context, so its share of nearest uses is chance):
+
+{table(rows, "lrrr")}"""
+
+    def speed(self) -> str:
+        """Words per second by number type, beside another network; empty if it was not measured."""
+        matches = self.select(lambda _, r: "words_per_second" in r)
+        if not matches:
+            return ""
+        record = matches[0][1]
+        systems: dict[str, dict[str, str]] = {key.rpartition(" ")[0]: {} for key in record["words_per_second"]}
+        for key, rates in record["words_per_second"].items():
+            system, _, dtype = key.rpartition(" ")
+            systems[system][dtype] = f"{statistics.median(rates):,.0f}"
+        dtypes = ("float32", "bfloat16", "int8")
+        machine = record.get("machine", f"{record['threads']} threads")
+        rows = [["words per second", *dtypes]]
+        rows += [[name, *(rates.get(dtype, "") for dtype in dtypes)] for name, rates in systems.items()]
+        return f"""## Speed
+
+From token lists to arrays of all layers, {record["sentences"]:,} sentences, {machine};
+MiniLM (all-MiniLM-L6-v2) is its network alone. `benchmarks/minilm_speed.py` repeats it.
 
 {table(rows, "lrrr")}"""
 

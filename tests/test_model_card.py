@@ -76,6 +76,17 @@ def test_missing_values_are_listed_and_can_fail(run_folder):
     assert write_card(run_folder, "--strict")[1].returncode == 1
 
 
+def test_speed_has_a_row_for_each_system_and_a_column_for_each_number_type(run_folder):
+    assert "## Speed" not in write_card(run_folder)[0]
+    rates = {"MiniLM float32": [4000, 5104, 6000], "english float32": [4884], "english int8": [15000, 15156, 15300]}
+    record = {"machine": "a machine", "sentences": 1024, "threads": 2, "words_per_second": rates}
+    (run_folder / "records" / "speed.json").write_text(json.dumps(record))
+    card, _ = write_card(run_folder)
+    assert "1,024 sentences, a machine" in card
+    assert "| MiniLM | 5,104 |  |  |" in card
+    assert "| english | 4,884 |  | 15,156 |" in card
+
+
 def test_every_number_comes_from_its_record(run_folder):
     heldout = {"definition": "d", "reset": means(71.5), "carried": means(91.2), "words": 1000, "unknown": 0.0123}
     heldout["by_source"] = {"novels100.heldout.txt.xz": {"reset": means(64.2), "words": 600, "unknown": 0.02}}

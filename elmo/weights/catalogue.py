@@ -410,6 +410,14 @@ OWN_MODELS = {
         dim=768,
         licence="CC BY-SA 4.0; the licences of its text: docs/model_card.md",
     ),
+    "english-small": PublishedModel(
+        name="english-small",
+        languages=("en",),
+        trained_on="the text of english; the model is six to eight times as fast",
+        files=(),
+        dim=256,
+        licence="CC BY-SA 4.0; the licences of its text: docs/model_card_english_small.md",
+    ),
     "many": PublishedModel(
         name="many",
         languages=(
