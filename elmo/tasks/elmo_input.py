@@ -65,7 +65,8 @@ class TokenInputs(nn.Module):
         if self.chars is not None:
             assert tokens.char_ids is not None
             assert tokens.char_rows is not None
-            inputs.append(nn.functional.embedding(tokens.char_rows, self.chars(tokens.char_ids)))  # (B, T, F)
+            features = self.chars(tokens.char_ids).float()  # (U, F); a word's gradients are summed in this type
+            inputs.append(nn.functional.embedding(tokens.char_rows, features))  # (B, T, F)
         layers = self._layers(tokens)
         if self.input_mix is not None:
             assert layers is not None

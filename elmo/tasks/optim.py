@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -25,6 +26,14 @@ def make_optimizer(model: nn.Module, config: RunConfig) -> torch.optim.Optimizer
         return torch.optim.SGD(groups, momentum=0.9, weight_decay=decay)
     adam = torch.optim.AdamW if optim.name == "adamw" else torch.optim.Adam
     return adam(groups, weight_decay=decay, fused=True)
+
+
+def load_optimizer(optimizer: torch.optim.Optimizer, state: dict[str, Any]) -> None:
+    """Loads a saved state with its learning rates; whether the kernels are fused stays as it is."""
+    for group, saved_group in zip(optimizer.param_groups, state["param_groups"], strict=True):
+        if "fused" in group:
+            saved_group["fused"] = group["fused"]
+    optimizer.load_state_dict(state)
 
 
 def update(model: nn.Module, optimizer: torch.optim.Optimizer, loss: Tensor, clip_norm: float) -> Tensor:

@@ -101,7 +101,10 @@ class BatchMaker:
 
 
 def _distinct(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The distinct values in the order of their first occurrence, and the index of each value among them."""
+    """The distinct values in the order of their first occurrence, and the index of each value among them.
+
+    This order depends on the batch alone; the values are numbers of a cache, which differ between processes.
+    """
     distinct, first, inverse = np.unique(values, return_index=True, return_inverse=True)
     order = np.argsort(first)
     return distinct[order], np.argsort(order)[inverse]

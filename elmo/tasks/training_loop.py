@@ -26,7 +26,7 @@ from elmo.stop_signals import StopSignals
 from elmo.tasks.batches import plan_epoch
 from elmo.tasks.checkpoint import load_checkpoint, save_checkpoint
 from elmo.tasks.checks import check_config, check_same
-from elmo.tasks.optim import WeightAverage, make_optimizer, update
+from elmo.tasks.optim import WeightAverage, load_optimizer, make_optimizer, update
 from elmo.tasks.predict import evaluate
 from elmo.tasks.record import elmo_identity
 from elmo.tasks.run import Run, Splits
@@ -229,7 +229,7 @@ class TrainingLoop:
             check_same(self.out, {key: manifest[key]}, {key: self._identity[key]})
         self.run.model.load_state_dict(weights["model"])
         self.best_weights = weights["best"]
-        self.optimizer.load_state_dict(training["optimizer"])
+        load_optimizer(self.optimizer, training["optimizer"])
         for name, value in training["average"].items():
             self.average.values[name].copy_(value)
         self.state = TrainingState(**training["place"])

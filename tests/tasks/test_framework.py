@@ -205,6 +205,19 @@ def test_each_distinct_word_has_one_row_of_characters_in_the_order_of_the_batch(
     assert torch.equal(batch.char_ids[2], maker.tokens([["cat", "zebra"]]).char_ids[1])
 
 
+def test_in_bfloat16_the_gradients_of_a_frequent_word_are_not_lost(embedder):
+    """A thousand gradients of one are a thousand; in bfloat16, the sum would stop at 256."""
+    inputs = make_inputs(config_with(words={"dim": 0}), None, None)
+    tokens = maker_for(embedder, "none").tokens([["the"] * 1000])
+    features = []
+    inputs.chars.register_forward_hook(lambda module, args, output: features.append(output) or output.retain_grad())
+    with torch.autocast("cpu", torch.bfloat16):
+        vectors = inputs(tokens).vectors
+    vectors.sum().backward()
+    assert features[0].dtype == torch.bfloat16
+    assert features[0].grad[1].max() == 1000
+
+
 def test_the_disk_cache_is_reused_for_the_same_model_and_text(embedder, tmp_path):
     LayerSource(embedder, vectors_checksum(embedder), cache="disk", cache_dir=tmp_path).prepare(SENTENCES)
     (file,) = tmp_path.iterdir()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import os
 import shlex
@@ -23,7 +24,7 @@ from elmo.settings import parse_assignment
 from elmo.stop_signals import StopSignals
 from elmo.tasks.checkpoint import load_checkpoint
 from elmo.tasks.config import make_config
-from elmo.tasks.optim import WeightAverage, make_optimizer, update
+from elmo.tasks.optim import WeightAverage, load_optimizer, make_optimizer, update
 from elmo.tasks.predict import evaluate, predict
 from elmo.tasks.record import find_records, read_record
 from elmo.tasks.run import new_run, open_run
@@ -172,6 +173,30 @@ def test_a_run_that_was_interrupted_while_it_continued_can_be_resumed_and_used(t
     assert read_record(tmp_path / "parts") == short
     assert open_run(tmp_path / "parts").task.name == "ner"
     assert without_seconds(train(config, tmp_path / "parts")) == without_seconds(long)
+
+
+@pytest.mark.parametrize("name", ["adam", "adamw", "sgd"])
+def test_a_state_that_was_saved_without_fused_kernels_is_continued_with_them(name):
+    config = make_config(load_task("ner"), {"optim": {"name": name, "lr": 0.01}})
+    torch.manual_seed(0)
+    models = [torch.nn.Linear(3, 2) for _ in range(2)]
+    models[1].load_state_dict(models[0].state_dict())
+    saved, loaded = (make_optimizer(model, config) for model in models)
+
+    def step(model, optimizer):
+        assert update(model, optimizer, model(torch.ones(4, 3)).pow(2).sum(), 5.0)
+
+    step(models[0], saved)
+    saved.param_groups[0]["lr"] = 0.003  # halved on the way
+    state = saved.state_dict()
+    for group in state["param_groups"]:
+        group["fused"] = None
+    models[1].load_state_dict(models[0].state_dict())
+    load_optimizer(loaded, copy.deepcopy(state))
+    step(models[0], saved)
+    step(models[1], loaded)
+    for a, b in zip(models[0].parameters(), models[1].parameters(), strict=True):
+        torch.testing.assert_close(a, b, rtol=0, atol=1e-7)
 
 
 def test_a_finished_run_without_a_checkpoint_is_not_silently_trained_from_the_start(tmp_path):

@@ -45,7 +45,7 @@ class BiRNN(nn.Module):
             if number:
                 vectors = self.dropout(vectors)
             packed = packing.pack(vectors)
-            if isinstance(layer, nn.GRU) and vectors.device.type == "cpu":
+            if isinstance(layer, nn.GRU) and vectors.device.type == "cpu" and torch.is_grad_enabled():
                 outputs = run_gru(layer, packed.data, packing.batch_sizes)  # (N, 2H)
             else:
                 outputs = layer(packed)[0].data
