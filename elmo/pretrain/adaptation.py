@@ -7,7 +7,7 @@ words are added to the last one. A model without a softmax (the published files)
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -53,11 +53,12 @@ def adapt_vocabulary(
     excluded = {*old, *specials}
     frequent = [word for word in words if word not in excluded and counted[word] >= min_count]
     new = frequent[: max_new_words if old else config.data.max_vocab]
-    old_rank = {word: rank for rank, word in enumerate(old)}
-    ordered = sorted(old + new, key=lambda word: (-frequency.get(word, 0), old_rank.get(word, len(old_rank)), word))
-    vocab = [*specials, *ordered]
     if parts.vocab is not None and parts.config.head is not None and parts.config.head.kind == "adaptive":
         vocab = [*parts.vocab, *new]  # the order says which cluster a word is in
+    else:
+        old_rank = {word: rank for rank, word in enumerate(old)}
+        ordered = sorted(old + new, key=lambda word: (-frequency.get(word, 0), old_rank.get(word, len(old_rank)), word))
+        vocab = [*specials, *ordered]
     total = max(sum(n for word, n in frequency.items() if word not in specials), 1)
     before, after = (min(1.0, sum(frequency.get(word, 0) for word in group) / total) for group in (old, old + new))
     return vocab, Coverage(len(old), len(new), before, after)
@@ -124,12 +125,15 @@ def _copy_rows(source: BiLM, model: BiLM, old_vocab: Vocabulary, vocab: list[str
     assert isinstance(model.head, SoftmaxHead)
     pairs = [(row, old_vocab.id(word)) for row, word in enumerate(vocab) if word in old_vocab]
     kept, old = (torch.tensor(rows, device=source.head.bias.device) for rows in zip(*pairs, strict=True))
-    table = torch.cat([source.head.weight, source.head.bias[:, None]], dim=1)[old]  # (old words, P + 1)
-    rows, numbers = table, kept
-    if new_rows:
-        means = _mean_rows(source, [old_vocab.words[i] for i in old.tolist()], table, [vocab[i] for i in new_rows])
-        rows, numbers = torch.cat([table, means]), torch.cat([kept, torch.tensor(new_rows, device=kept.device)])
-    model.head.weight[numbers], model.head.bias[numbers] = rows[:, :-1], rows[:, -1]
+    model.head.weight[kept], model.head.bias[kept] = source.head.weight[old], source.head.bias[old]
+    old_words, new_words = [old_vocab.words[i] for i in old.tolist()], [vocab[i] for i in new_rows]
+    row = 0
+    for nearest, mixture in _similar_words(source, old_words, new_words):
+        numbers = torch.tensor(new_rows[row : row + len(nearest)], device=old.device)  # (N,)
+        neighbor_rows = old[nearest]  # (N, neighbors)
+        model.head.weight[numbers] = (mixture[:, :, None] * source.head.weight[neighbor_rows]).sum(dim=1)
+        model.head.bias[numbers] = (mixture * source.head.bias[neighbor_rows]).sum(dim=1)
+        row += len(nearest)
 
 
 def _extend_last_cluster(source: BiLM, model: BiLM, old_words: Sequence[str], new_words: list[str]) -> None:
@@ -139,22 +143,24 @@ def _extend_last_cluster(source: BiLM, model: BiLM, old_words: Sequence[str], ne
     weights = source.head.state_dict()
     last = f"softmax.tail.{len(source.head.softmax.tail) - 1}.1.weight"
     table = weights[last]  # (words of the cluster, p)
-    if new_words:
-        cluster = list(old_words[-len(table) :])
-        weights[last] = torch.cat([table, _mean_rows(source, cluster, table, new_words)])
+    similar = _similar_words(source, list(old_words[-len(table) :]), new_words)
+    new_rows = [(mixture[:, :, None] * table[nearest]).sum(dim=1) for nearest, mixture in similar]
+    weights[last] = torch.cat([table, *new_rows])
     model.head.load_state_dict(weights)
 
 
-def _mean_rows(source: BiLM, old_words: list[str], table: Tensor, new_words: list[str]) -> Tensor:
-    """A row for each new word: the weighted mean of the rows, in `table`, of the old words that look most like it."""
+def _similar_words(source: BiLM, old_words: list[str], new_words: list[str]) -> Iterator[tuple[Tensor, Tensor]]:
+    """The old words that look most like each new word, and their weights; both (N, neighbors), for N words at a time.
+
+    The row of a new word in the softmax is the mean of their rows with these weights.
+    """
+    if not new_words:
+        return
     old_vectors = _token_vectors(source, old_words)  # (old words, P)
-    means = []
     for start in range(0, len(new_words), 256):
         vectors = _token_vectors(source, new_words[start : start + 256])  # (N, P)
-        cosine, nearest = (vectors @ old_vectors.t()).topk(min(NEIGHBORS, len(old_vectors)), dim=1)  # (N, neighbors)
-        mixture = torch.softmax(cosine * 10, dim=1)  # (N, neighbors), the nearest has the highest weight
-        means.append((mixture[:, :, None] * table[nearest]).sum(dim=1))
-    return torch.cat(means)
+        cosine, nearest = (vectors @ old_vectors.t()).topk(min(NEIGHBORS, len(old_vectors)), dim=1)
+        yield nearest, torch.softmax(cosine * 10, dim=1)
 
 
 def _token_vectors(model: BiLM, words: list[str]) -> Tensor:

@@ -28,18 +28,29 @@ def check_finetuning_settings(head: HeadConfig | None, *layers: Mapping[str, Any
     for layer in layers:
         settings = merge(settings, layer)
     for key, hint in _FIXED.items():
-        found: Any = settings
-        for name in key.split("."):
-            found = found.get(name) if isinstance(found, Mapping) else None
+        found = _value(settings, key)
         if found is not None:
             raise ConfigError(f"{_full_key(key, found)} cannot be set in fine-tuning.", hint)
     is_adaptive = head is not None and head.kind == "adaptive"
-    given = settings.get("objective", {}).get("softmax")
+    if is_adaptive and _value(settings, "objective.num_samples") is not None:
+        raise ConfigError(
+            "objective.num_samples has no effect, because the softmax of the model to start from is adaptive.",
+            "Leave it out.",
+        )
+    given = _value(settings, "objective.softmax")
     if given is not None and (given == "adaptive") != is_adaptive:
         kind = "is adaptive" if is_adaptive else "is not adaptive"
         raise ConfigError(
             f"objective.softmax is {given!r}, but the softmax of the model to start from {kind}.", "Leave it out."
         )
+
+
+def _value(settings: Mapping[str, Any], key: str) -> Any:
+    """The value of a key with dots; None: it is not given."""
+    found: Any = settings
+    for name in key.split("."):
+        found = found.get(name) if isinstance(found, Mapping) else None
+    return found
 
 
 def _full_key(key: str, value: Any) -> str:

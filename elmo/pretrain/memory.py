@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from elmo.model.config import BiLMConfig, HeadConfig, num_parameters
 from elmo.pretrain.config import RunConfig
 from elmo.pretrain.train.objective import MAX_LOGITS
@@ -28,10 +30,15 @@ def checkpoint_bytes(config: RunConfig, model: BiLMConfig) -> int:
 def _num_logits(config: RunConfig, head: HeadConfig, positions: int) -> int:
     """The largest number of logits in memory at once.
 
-    The full softmax computes them in blocks. For the sampled softmax this is the number of plain PyTorch; the kernels
-    need less.
+    The full softmax computes them in blocks. For the others this is the number of plain PyTorch; the kernels need less.
+    In an adaptive softmax, the words of a cluster are scored where the true word is one of them.
     """
     num_scored = config.objective.num_scored(head)
+    if head.kind == "adaptive":
+        clusters = zip(head.cutoffs, (*head.cutoffs[1:], head.vocab_size), strict=True)
+        # by Zipf's law, the share of words number a to b in a text of V distinct words is ln(b / a) / ln(V)
+        in_clusters = sum((end - start) * math.log(end / start) for start, end in clusters) / math.log(head.vocab_size)
+        return round(positions * (num_scored + in_clusters))
     is_full = num_scored == head.vocab_size  # also if as many words are sampled
     return min(positions * num_scored, max(MAX_LOGITS, num_scored)) if is_full else positions * num_scored
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import random
 from dataclasses import replace
 from pathlib import Path
@@ -276,6 +277,24 @@ def test_memory_of_the_full_softmax_is_bounded_by_its_blocks() -> None:
     assert sampled - memory(num_samples=1) == 3 * 4 * 5120 * 8191
     assert memory(num_samples=200_000) == full  # no word is left out
     assert memory(1000, softmax="full") == memory(1000, num_samples=1) + 3 * 4 * 5120 * 999  # less than a block
+
+
+@pytest.mark.parametrize("cutoffs", [[], [2000], [500, 3000, 20_000]])
+def test_memory_of_an_adaptive_softmax_counts_the_words_of_its_clusters(cutoffs: list[int]) -> None:
+    """Compared with the expected number for words that follow Zipf's law."""
+
+    def bytes_of_128_rows(**objective: Any) -> int:  # without the weights
+        configs = [make_config({"objective": objective, "train": {"rows": rows}}) for rows in (128, 256)]
+        one, two = (training_memory(config, model_config_for_vocab(config, 50_000)) for config in configs)
+        return two - one
+
+    adaptive = bytes_of_128_rows(softmax="adaptive", cutoffs=cutoffs)
+    logits = (adaptive - bytes_of_128_rows(num_samples=1)) / (3 * 4 * 5120) + 1  # of one position
+    probabilities = 1 / np.arange(1, 50_001)
+    probabilities /= probabilities.sum()
+    starts = [*(cutoffs or [5000, 25_000]), 50_000]
+    scored = [(end - start) * probabilities[start:end].sum() for start, end in itertools.pairwise(starts)]
+    assert logits == pytest.approx(starts[0] + len(scored) + sum(scored), rel=0.1)
 
 
 def test_presets_take_over_the_input_of_the_run() -> None:

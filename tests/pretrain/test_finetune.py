@@ -162,6 +162,21 @@ def test_another_kind_of_softmax_is_refused(workspace: Path, adaptive_model: Pat
         assert not (tmp_path / "run").exists()
 
 
+def test_a_sample_size_is_refused_for_an_adaptive_softmax(
+    adaptive_model: Path, workspace: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(ConfigError, match=r"objective\.num_samples has no effect"):
+        elmo.finetune_bilm(adaptive_model, workspace / "new.txt", out=tmp_path / "run", objective={"num_samples": 5})
+    assert not (tmp_path / "run").exists()
+
+
+def test_an_objective_that_is_no_table_is_a_clear_error(workspace: Path, tmp_path: Path, capsys) -> None:
+    model, text = str(workspace / "run" / "model"), str(workspace / "new.txt")
+    done = run_in_process(capsys, "finetune", model, text, "--out", str(tmp_path / "run"), "--set", "objective=3")
+    assert done.returncode == 2
+    assert "objective is 3" in done.stderr
+
+
 def test_a_new_softmax_depends_on_the_seed_alone(workspace: Path) -> None:
     parts = drop_head(read_store(workspace / "run" / "model"))
     rows = []

@@ -264,6 +264,17 @@ def test_loaded_state_is_exact_and_new_settings_take_effect(tmp_path: Path) -> N
     assert all(torch.equal(a, b) for a, b in zip(model.parameters(), other.parameters(), strict=True))
 
 
+def test_a_state_with_other_matrices_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = character_model()
+    optimizer = make_optimizer(model, OptimConfig(name="muon"))
+    random_gradients(model, 0)
+    optimizer.step()
+    monkeypatch.setattr("elmo.pretrain.train.muon.MAX_HIGHWAY_DIM", 11)  # the highways of the model have 12 filters
+    other = make_optimizer(model, OptimConfig(name="muon"))
+    with pytest.raises(ConfigError, match="Muon updated other matrices"):
+        load_optimizer(other, optimizer.state_dict())
+
+
 def test_run_in_two_calls_has_bit_identical_metrics(tmp_path: Path) -> None:
     text = write_text(tmp_path / "text.txt")
     constant = {"optim": {"warmup": 0.0, "decay": "none"}}

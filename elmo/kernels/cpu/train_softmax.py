@@ -1,9 +1,9 @@
 """The sampled and the full softmax of training on the CPU: losses of all directions through one compiled call.
 
-This is the fast implementation of `elmo.pretrain.train.objective` (train_softmax.h). The forward pass computes losses
-and gradients; the backward pass scales them and writes the dense gradients of weight and bias. Memory does not grow
-with the number of states, apart from results of their size. Shapes: R directions, N states, S scored words, V words in
-the vocabulary, P projection.
+This is the fast implementation of `elmo.pretrain.train.objective` (train_softmax.h); for it, each part of an adaptive
+softmax is a full softmax. The forward pass computes losses and gradients; the backward pass scales them and writes the
+dense gradients of weight and bias. Memory does not grow with the number of states, apart from results of their size.
+Shapes: R directions, N states, S scored words, V words in the vocabulary, P projection.
 """
 
 from __future__ import annotations

@@ -103,9 +103,9 @@ def adaptive_softmax_loss(head: AdaptiveHead, hidden: Tensor, targets: Tensor) -
 
 
 def _zero(head: AdaptiveHead) -> Tensor:
-    """Zero, with zero gradients for the clusters: without a true word of a cluster they would have none.
+    """Zero. Adding it gives every cluster a gradient, which is zero if the batch has no word of the cluster.
 
-    Processes that average their gradients must all have the same ones.
+    Processes that average their gradients must all have gradients of the same parameters.
     """
     return 0.0 * torch.stack([weight.sum() for weight in head.softmax.tail.parameters()]).sum()
 

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from elmo.errors import ConfigError
 from elmo.pretrain.config import OptimConfig
 from elmo.pretrain.train.muon import Muon, matrix_parameters
 
@@ -36,9 +37,18 @@ def make_optimizer(model: nn.Module, config: OptimConfig) -> torch.optim.Optimiz
 
 def load_optimizer(optimizer: torch.optim.Optimizer, state: dict[str, Any]) -> None:
     """Loads a saved optimizer state, but keeps the present settings such as weight decay and fused kernels."""
+    if _group_sizes(optimizer.state_dict()) != _group_sizes(state):
+        raise ConfigError(
+            "The checkpoint is of an earlier version, in which Muon updated other matrices.",
+            "Start a new run in another folder.",
+        )
     for group, saved_group in zip(optimizer.param_groups, state["param_groups"], strict=True):
         saved_group |= {key: value for key, value in group.items() if key != "params"}
     optimizer.load_state_dict(state)
+
+
+def _group_sizes(state: dict[str, Any]) -> list[int]:
+    return [len(group["params"]) for group in state["param_groups"]]
 
 
 def learning_rate(config: OptimConfig, step: int, max_steps: int) -> float:
