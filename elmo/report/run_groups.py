@@ -68,10 +68,14 @@ def group_runs(records: Sequence[Record], *, ignore: Collection[str] = ()) -> di
 def without_finetuned(records: Sequence[Record]) -> list[Record]:
     """The records without those of biLMs that were fine-tuned on a task's text, for all tables except Table 7.
 
-    The runs of a task that has no others with ELMo are kept.
+    If a task has no other runs with ELMo on its complete training file, its fine-tuned ones are kept.
     """
-    has_untuned = {r["task"] for r in records if r["elmo"] is not None and not r["elmo"].get("finetuning")}
-    return [r for r in records if not (r["task"] in has_untuned and r["elmo"] and r["elmo"].get("finetuning"))]
+
+    def is_finetuned(record: Record) -> bool:
+        return record["elmo"] is not None and bool(record["elmo"].get("finetuning"))
+
+    has_others = {r["task"] for r in records if r["elmo"] and not is_finetuned(r) and data_share(r) == 1.0}
+    return [r for r in records if not is_finetuned(r) or r["task"] not in has_others]
 
 
 def score(records: Sequence[Record], *, split: str = "") -> Score:

@@ -6,7 +6,8 @@
 
 A run is SIZE/OPTIMIZER/RATE/SECONDS, and SIZE is a preset or CELLSxPROJECTION with 1,024 filters. The number of steps
 is the seconds times the steps per second that two short runs of the same size and optimizer reach, so that the learning
-rate decays to its end within these seconds. Runs that results.json has are not repeated.
+rate decays to its end within these seconds. Runs that results.json has with the same
+options are not repeated.
 """
 
 from __future__ import annotations
@@ -54,14 +55,15 @@ def main() -> None:
     results = json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
     rates: dict[tuple[str, str], float] = {}
     for name in options.runs:
-        if any(result["run"] == name for result in results):
+        settings = {"rows": options.rows, "precision": options.precision, "heldout_words": options.heldout_words}
+        if any({"run": name, **settings}.items() <= result.items() for result in results):
             continue
         size, optimizer, lr, seconds = name.split("/")
         if (size, optimizer) not in rates:
             rates[size, optimizer] = steps_per_second(data, options, size, optimizer, float(lr))
         steps = round(float(seconds) * rates[size, optimizer])
         result = run(data, options, size, optimizer, float(lr), steps, measures=True)
-        results.append({"run": name, "rows": options.rows, **result})
+        results.append({"run": name, **settings, **result})
         print(json.dumps(results[-1]), flush=True)
         path.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
 

@@ -44,6 +44,11 @@ def test_the_other_tables_show_a_finetuned_bilm_only_if_a_task_has_no_other_runs
     assert {row.task for row in results.finetuning} == {"ner", "srl"}
 
 
+def test_a_run_on_a_share_of_the_data_does_not_hide_a_finetuned_bilm():
+    results = compute_results(Records(tasks=[task_record("ner", dev=50.0, share=0.1), tuned_record("ner", dev=90.0)]))
+    assert [row.elmo.dev_mean for row in results.tasks if row.elmo is not None] == [90.0]
+
+
 def test_a_record_whose_perplexities_are_missing_is_a_problem_not_a_crash():
     record = tuned_record("ner")
     assert find_record_problem("task", record) is None
