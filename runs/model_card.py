@@ -53,6 +53,8 @@ class Card:
         hardware: str,
         recipe: str,
         out: Path,
+        compared: Path | None = None,
+        note: str = "",
     ) -> None:
         self.report = read_json(run / "report.json")
         self.config = tomllib.loads((run / "config.toml").read_text(encoding="utf-8"))
@@ -61,10 +63,9 @@ class Card:
         self.files = read_json(model / "manifest.json")["files"]
         self.sources = tomllib.loads((HERE / "sources.toml").read_text(encoding="utf-8"))
         self.name = self.shape.get("about", {}).get("name") or "english"
-        self.minutes, self.hardware, self.recipe, self.out = minutes, hardware, recipe, out
-        self.records: list[tuple[str, Record]] = []
-        for path in sorted(records.glob("*.json*")) if records else ():
-            self.records += [(path.stem, record) for record in read_lines(path)]
+        self.minutes, self.hardware, self.recipe, self.out, self.note = minutes, hardware, recipe, out, note
+        self.records = read_records(records)
+        self.records += [(name, record) for name, record in read_records(compared) if "probe" in record]
         self.missing: list[str] = []
 
     def not_measured(self, what: str) -> str:
@@ -300,7 +301,7 @@ MiniLM (all-MiniLM-L6-v2) is its network alone. `benchmarks/minilm_speed.py` rep
     elmo convert run/model {folder} {storage} --name {self.name} --card {self.out} --overwrite
 
 A run that was interrupted continues when the command is started again. The same text, seed and settings give the same
-{exactness}."""
+{exactness}.{self.note and f" {self.note}"}"""
 
     def select(self, matches: Callable[[str, Record], bool]) -> list[tuple[str, Record]]:
         """The records, with the names of their files, for which `matches(name, record)` is true."""
@@ -407,6 +408,12 @@ def evenly_spaced(records: list[Record], count: int) -> list[Record]:
     return [records[round((n + 1) * len(records) / count) - 1] for n in range(count)]
 
 
+def read_records(folder: Path | None) -> list[tuple[str, Record]]:
+    """The records of all files of a folder, each with the name of its file."""
+    paths = sorted(folder.glob("*.json*")) if folder else ()
+    return [(path.stem, record) for path in paths for record in read_lines(path)]
+
+
 def read_json(path: Path) -> Record:
     return json.loads(path.read_text(encoding="utf-8"))
 
@@ -426,6 +433,8 @@ def main() -> None:
     parser.add_argument("run", type=Path, help="folder of the pretraining run")
     parser.add_argument("--model", type=Path, required=True, help="folder of the shipped model")
     parser.add_argument("--records", type=Path, help="folder of JSON records")
+    parser.add_argument("--compare", type=Path, help="folder of JSON records: probes of other vectors, for comparison")
+    parser.add_argument("--note", default="", help="a sentence for the end of the section on training the model again")
     parser.add_argument("--minutes", type=float, help="duration of the training in minutes")
     parser.add_argument("--hardware", default="one GPU", help="what it was trained on")
     parser.add_argument("--recipe", default="runs/english_second/recipe.toml", help="the committed settings of the run")
@@ -440,6 +449,8 @@ def main() -> None:
         hardware=options.hardware,
         recipe=options.recipe,
         out=options.out,
+        compared=options.compare,
+        note=options.note,
     )
     text = card.text()
     options.out.write_text(text, encoding="utf-8", newline="\n")

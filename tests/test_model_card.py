@@ -87,6 +87,20 @@ def test_speed_has_a_row_for_each_system_and_a_column_for_each_number_type(run_f
     assert "| english | 4,884 |  | 15,156 |" in card
 
 
+def test_other_vectors_are_compared_by_their_probes_alone(run_folder):
+    other = run_folder / "other"
+    other.mkdir()
+    views = {f"{n}": {"plain": {"dev": 55.0 + n}} for n in range(3)}
+    for folder, name in (("records", "small"), ("other", "large")):
+        record = {"probe": "wic", "vectors": {"name": name}, "scores": {"views": views}}
+        (run_folder / folder / "wic.json").write_text(json.dumps(record))
+    (other / "heldout.json").write_text(json.dumps({"definition": "d", "reset": means(3), "by_source": {}}))
+    card, _ = write_card(run_folder, "--compare", "other", "--note", "One more sentence.")
+    assert card.index("| small | 55.0 |") < card.index("| large | 55.0 |")
+    assert "Measured on the run's weights before rounding." in card
+    assert card.endswith("give the same\nmodel up to rounding differences in the sums of a GPU. One more sentence.\n")
+
+
 def test_every_number_comes_from_its_record(run_folder):
     heldout = {"definition": "d", "reset": means(71.5), "carried": means(91.2), "words": 1000, "unknown": 0.0123}
     heldout["by_source"] = {"novels100.heldout.txt.xz": {"reset": means(64.2), "words": 600, "unknown": 0.02}}
