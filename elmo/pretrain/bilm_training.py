@@ -9,6 +9,7 @@ The keyword settings are the sections of the TOML file (`config`). The functions
 
 from __future__ import annotations
 
+import filecmp
 import logging
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -16,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from elmo.errors import ConfigError, DataError
+from elmo.errors import ConfigError, DataError, OutputError
 from elmo.files import atomic_file, explain_write
 from elmo.pretrain.config import RunConfig, make_config
 from elmo.pretrain.finetune import finetune
@@ -140,20 +141,29 @@ def _as_list(files: Files) -> list[str]:
 
 
 def _write_lines(path: Path, lines: Iterable[str]) -> None:
-    """Writes the text into the run folder, where a resumed run finds it; under torchrun, one process does."""
+    """Writes the text into the run folder, where a resumed run finds it; under torchrun, one process does.
+
+    The text of a run that has prepared it is never replaced.
+    """
     if os.environ.get("RANK", "0") != "0":
         return
     if isinstance(lines, str):
         raise TypeError("lines is a string; expected a list or another iterable of strings, one per line.")
     with explain_write(path.parent):
         path.parent.mkdir(parents=True, exist_ok=True)
-    with atomic_file(path) as partial, open(partial, "w", encoding="utf-8", newline="\n") as file:
-        for number, line in enumerate(lines):
-            if not isinstance(line, str):
-                raise TypeError(f"lines[{number}] is a {type(line).__name__}; expected a string.")
-            if "\n" in line.removesuffix("\n"):
-                raise DataError(f"lines[{number}] contains a line break.", "Pass one string per line.")
-            file.write(line.removesuffix("\n") + "\n")
+    with atomic_file(path) as partial:
+        with open(partial, "w", encoding="utf-8", newline="\n") as file:
+            for number, line in enumerate(lines):
+                if not isinstance(line, str):
+                    raise TypeError(f"lines[{number}] is a {type(line).__name__}; expected a string.")
+                if "\n" in line.removesuffix("\n"):
+                    raise DataError(f"lines[{number}] contains a line break.", "Pass one string per line.")
+                file.write(line.removesuffix("\n") + "\n")
+        if (path.parent / "data").exists() and path.exists() and not filecmp.cmp(partial, path, shallow=False):
+            raise OutputError(
+                f"The run in {path.parent} was started with other lines.",
+                "Pass the same lines to continue it, or choose another folder.",
+            )
 
 
 def _result(result: JobResult, report: dict[str, Any] | None) -> TrainingResult:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import logging
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 from tiny_run import MODEL, write_text
 
 import elmo
-from elmo.errors import ConfigError, DataError
+from elmo.errors import ConfigError, DataError, OutputError
 
 SECTIONS: dict[str, Any] = {
     "data": {"heldout": 0.05},
@@ -38,6 +39,18 @@ def test_a_model_is_trained_from_files_and_from_lines(tmp_path: Path) -> None:
     assert tuned.model is not None
     assert tuned.report is not None
     assert tuned.report["coverage"]["after"] >= tuned.report["coverage"]["before"]
+
+
+def test_other_lines_do_not_replace_the_text_of_a_run(tmp_path: Path) -> None:
+    lines = write_text(tmp_path / "text.txt", 120).read_text().splitlines()
+    out = tmp_path / "run"
+    elmo.train_bilm(lines=lines, out=out, model=MODEL, **SECTIONS)
+    text = (out / "lines.txt").read_text()
+    for train in (elmo.train_bilm, functools.partial(elmo.finetune_bilm, out / "model")):
+        with pytest.raises(OutputError, match="was started with other lines"):
+            train(lines=lines[::-1], out=out, **SECTIONS)
+    assert (out / "lines.txt").read_text() == text
+    assert elmo.train_bilm(lines=lines, out=out, model=MODEL, **SECTIONS).num_steps == 4
 
 
 def test_wrong_input_is_refused_before_anything_is_written(tmp_path: Path) -> None:
