@@ -76,6 +76,8 @@ class Comparison:
         self.result: dict[str, Any] = {"settings": settings}
         if self.path.exists():
             self.result = json.loads(self.path.read_text())
+            if "finetuned" not in self.result:  # it may be added later
+                self.result["settings"]["finetune_steps"] = options.finetune_steps
             if self.result["settings"] != settings:
                 sys.exit(f"{self.path} has other settings: {self.result['settings']}")
 
