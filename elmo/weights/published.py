@@ -47,7 +47,10 @@ def write_published(folder: Path, parts: ModelParts, *, overwrite: bool = False)
             "Store it in this package's own format.",
         )
     if parts.config.head and parts.config.head.kind != "softmax":
-        raise ConfigError("The published layout has no place for an adaptive softmax.", "Convert without the head.")
+        raise ConfigError(
+            "The published layout has no place for an adaptive softmax.",
+            "`elmo convert --to hdf5 --without-head` writes the model without its softmax.",
+        )
     with atomic_folder(folder, overwrite=overwrite) as partial:
         (partial / OPTIONS).write_text(json.dumps(options, indent=2) + "\n", encoding="utf-8")
         write_hdf5(partial / WEIGHTS, parts.config, parts.tensors)

@@ -11,6 +11,7 @@ import h5py
 import numpy as np
 import oracle
 import pytest
+import torch
 from in_process_cli import run_in_process
 from published_models import write_model
 from test_main import elmo
@@ -21,7 +22,8 @@ from elmo.weights.lookup import tiny_random
 from elmo.weights.model_parts import build
 from elmo.weights.store import save_store
 
-FIXTURES = Path(__file__).resolve().parents[2] / "elmo" / "golden"
+PACKAGE = Path(__file__).resolve().parents[2] / "elmo"
+FIXTURES, SHIPPED = PACKAGE / "golden", PACKAGE / "models"
 
 
 def datasets(folder: Path) -> dict[str, tuple[str, tuple[int, ...], bytes]]:
@@ -78,6 +80,19 @@ def test_float16_reports_rounding_and_without_head_drops_the_softmax(capsys, tmp
     assert parts.config.head is None
     assert parts.vocab is None
     build(parts)
+
+
+def test_the_published_layout_of_an_adaptive_model_is_written_as_the_error_says(capsys, tmp_path):
+    arguments = ("convert", "english-small", str(tmp_path / "out"), "--to", "hdf5")
+    refused = run_in_process(capsys, *arguments)
+    assert refused.returncode == 2
+    assert "`elmo convert --to hdf5 --without-head` writes the model without its softmax." in refused.stderr
+    assert not (tmp_path / "out").exists()
+    done = run_in_process(capsys, *arguments, "--without-head")
+    assert done.returncode == 0, done.stderr
+    before, after = read_model(SHIPPED / "english-small"), read_model(tmp_path / "out")
+    assert after.config.head is None
+    assert all(torch.equal(tensor, before.tensors[name]) for name, tensor in after.tensors.items())
 
 
 def test_json_report(capsys, tmp_path):
