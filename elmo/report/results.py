@@ -9,7 +9,7 @@ from elmo.report import layer_tables, table1, table7
 from elmo.report.collect import RecordFile, Records
 from elmo.report.layer_tables import LAYERS, PLACES, make_rows
 from elmo.report.mix_weights import MixRow, mix_rows
-from elmo.report.run_groups import without_finetuned
+from elmo.report.run_groups import with_largest_share, without_finetuned
 from elmo.report.sample_efficiency import Efficiency, sample_efficiency
 
 
@@ -34,7 +34,7 @@ def compute_results(records: Records) -> Results:
         layers=make_rows(LAYERS, runs),
         places=make_rows(PLACES, runs),
         efficiency=sample_efficiency(runs),
-        updates=sample_efficiency(runs, least_shares=1),
+        updates=sample_efficiency(with_largest_share(runs), least_shares=1),
         mixes=mix_rows(runs),
         finetuning=table7.make_rows(records.tasks),
         probes=records.probes,

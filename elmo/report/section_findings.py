@@ -9,8 +9,8 @@ from elmo.report.page import Cell, Section, Table
 
 _METHOD = (
     "A difference between runs is significant at the 5 percent level of Student's t test, with the deviation over "
-    "seeds pooled over a task's runs; a difference between a probe's layers is significant if it is larger than twice "
-    "its standard error."
+    "seeds pooled over the runs in the same row of its table; a difference between a probe's layers is significant if "
+    "it is larger than twice its standard error. Weights are near uniform if none is further than 0.15 from the mean."
 )
 _VERDICTS = {  # Finding.holds -> colour, sign, and the words of the tally for one finding and for several
     1: ("good", "✓", "agrees with the paper", "agree with the paper"),

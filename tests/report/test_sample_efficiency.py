@@ -8,6 +8,8 @@ import xml.etree.ElementTree as ET
 import pytest
 from sample_records import full_set, task_record
 
+from elmo.report.collect import Records
+from elmo.report.results import compute_results
 from elmo.report.sample_efficiency import (
     as_markdown,
     as_svg,
@@ -40,6 +42,22 @@ def test_updates_saved_are_counted_seed_by_seed():
     assert whole.reach.fewer == pytest.approx(75)
     assert "(1 of 2 seeds)" in cells(small)[6]
     assert cells(whole)[5:] == ("1,000", "250", "75%")
+
+
+def test_the_updates_saved_are_those_of_the_runs_with_most_seeds_on_the_whole_file():
+    curve = [run for share in (0.1, 1.0) for run in pair_of_runs(share, 0, [(100, 50.0)], [(60, 50.0)], dropout=0.9)]
+    main = [run for seed in (0, 1) for run in pair_of_runs(1.0, seed, [(100, 50.0)], [(20, 50.0)])]
+    results = compute_results(Records(tasks=[*curve, *main]))
+    assert [s.share for one in results.efficiency for s in one.shares] == [0.1, 1.0]
+    (saved,) = results.updates
+    assert saved.largest.reach.seeds == 2
+    assert saved.largest.reach.fewer == pytest.approx(80)
+
+
+def test_a_share_with_both_sides_is_compared_if_the_whole_file_has_one():
+    records = [*pair_of_runs(0.1, 0, [(100, 50.0)], [(60, 50.0)]), *pair_of_runs(1.0, 0, [(9, 50.0)], [(3, 50.0)])[:1]]
+    (saved,) = compute_results(Records(tasks=records)).updates
+    assert (saved.largest.share, saved.largest.reach.fewer) == (0.1, pytest.approx(40))
 
 
 def test_a_baseline_that_learned_nothing_is_not_compared():
