@@ -53,6 +53,26 @@ def test_other_lines_do_not_replace_the_text_of_a_run(tmp_path: Path) -> None:
     assert elmo.train_bilm(lines=lines, out=out, model=MODEL, **SECTIONS).num_steps == 4
 
 
+def test_other_lines_do_not_replace_the_text_of_a_fine_tuning_interrupted_before_its_first_step(tmp_path: Path) -> None:
+    lines = write_text(tmp_path / "text.txt", 120).read_text().splitlines()
+    source = elmo.train_bilm(lines=lines, out=tmp_path / "source", model=MODEL, **SECTIONS).model
+    settings = SECTIONS | {"data": {"heldout_files": [str(tmp_path / "text.txt")]}}
+    tune = functools.partial(elmo.finetune_bilm, source, out=tmp_path / "run", **settings)
+
+    def interrupt(line: str) -> None:
+        if "before the training" in line:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        tune(lines=lines, say=interrupt)
+    assert not (tmp_path / "run" / "data").exists()
+    text = (tmp_path / "run" / "lines.txt").read_text()
+    with pytest.raises(OutputError, match="was started with other lines"):
+        tune(lines=lines[::-1])
+    assert (tmp_path / "run" / "lines.txt").read_text() == text
+    assert tune(lines=lines).num_steps == 4
+
+
 def test_wrong_input_is_refused_before_anything_is_written(tmp_path: Path) -> None:
     out = tmp_path / "run"
     for texts in ({}, {"files": ["a.txt"], "lines": ["a"]}, {"files": []}):
