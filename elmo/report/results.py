@@ -9,8 +9,8 @@ from elmo.report import layer_tables, table1, table7
 from elmo.report.collect import RecordFile, Records
 from elmo.report.layer_tables import LAYERS, PLACES, make_rows
 from elmo.report.mix_weights import MixRow, mix_rows
-from elmo.report.run_groups import with_largest_share, without_finetuned
-from elmo.report.sample_efficiency import Efficiency, sample_efficiency
+from elmo.report.run_groups import without_finetuned
+from elmo.report.sample_efficiency import Efficiency, sample_efficiency, with_largest_share
 
 
 @dataclass(frozen=True, kw_only=True)

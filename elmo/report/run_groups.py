@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import math
-from collections import defaultdict
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -67,7 +66,7 @@ def group_runs(records: Sequence[Record], *, ignore: Collection[str] = ()) -> di
 
 
 def without_finetuned(records: Sequence[Record]) -> list[Record]:
-    """The records without those of biLMs that were fine-tuned on a task's text, for all tables except Table 7.
+    """The records without runs whose biLM was fine-tuned on the task's text. Only Table 7 shows those.
 
     If a task has no other runs with ELMo on its complete training file, its fine-tuned ones are kept.
     """
@@ -77,19 +76,6 @@ def without_finetuned(records: Sequence[Record]) -> list[Record]:
 
     has_others = {r["task"] for r in records if r["elmo"] and not is_finetuned(r) and data_share(r) == 1.0}
     return [r for r in records if not is_finetuned(r) or r["task"] not in has_others]
-
-
-def with_largest_share(records: Sequence[Record]) -> list[Record]:
-    """The records of each task that use the largest share of its training file with and without ELMo."""
-    shares: dict[tuple[str, bool], set[float]] = defaultdict(set)
-    for record in records:
-        shares[record["task"], record["elmo"] is None].add(data_share(record))
-
-    def is_largest(record: Record) -> bool:
-        both = shares[record["task"], True] & shares[record["task"], False]
-        return data_share(record) == max(both, default=0.0)
-
-    return [record for record in records if is_largest(record)]
 
 
 def score(records: Sequence[Record], *, split: str = "") -> Score:

@@ -95,6 +95,19 @@ def sample_efficiency(records: Sequence[Record], *, least_shares: int = 2) -> li
     return efficiencies
 
 
+def with_largest_share(records: Sequence[Record]) -> list[Record]:
+    """The records of each task that use the largest share of its training file with and without ELMo."""
+    sides: dict[tuple[str, float, str], set[bool]] = defaultdict(set)  # of runs whose other settings are equal
+    for record in records:
+        settings = settings_key(record, ignore=(*VARIED, "elmo"))
+        sides[record["task"], data_share(record), settings].add(record["elmo"] is None)
+    largest: dict[str, float] = defaultdict(float)
+    for (task, share, _), found in sides.items():
+        if len(found) == 2:
+            largest[task] = max(largest[task], share)
+    return [record for record in records if data_share(record) == largest[record["task"]]]
+
+
 def _rank(efficiency: Efficiency) -> tuple[int, int]:
     """The larger, the rather a curve is shown: shares with both scores, then runs."""
     scores = [(s.baseline, s.elmo) for s in efficiency.shares if s.baseline is not None and s.elmo is not None]

@@ -60,6 +60,13 @@ def test_a_share_with_both_sides_is_compared_if_the_whole_file_has_one():
     assert (saved.largest.share, saved.largest.reach.fewer) == (0.1, pytest.approx(40))
 
 
+def test_a_share_is_compared_if_the_whole_file_was_of_each_side_is_another():
+    whole = [pair_of_runs(1.0, 0, [(9, 50.0)], [(3, 50.0)], sha=sha)[side] for side, sha in enumerate("xy")]
+    records = [*pair_of_runs(0.1, 0, [(100, 50.0)], [(60, 50.0)]), *whole]
+    (saved,) = compute_results(Records(tasks=records)).updates
+    assert (saved.largest.share, saved.largest.reach.fewer) == (0.1, pytest.approx(40))
+
+
 def test_a_baseline_that_learned_nothing_is_not_compared():
     records = [*pair_of_runs(0.1, 0, [(10, 0.0)], [(10, 0.0)]), *pair_of_runs(1.0, 0, [(10, 5.0)], [(10, 4.0)])]
     (one,) = sample_efficiency(records)
