@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Writes the card of a shipped English model from the records of its run; edit script or records, not the card.
 
-    python runs/model_card.py RUN --model elmo/models/english --records records/ --minutes 60 --out docs/model_card.md
+    python runs/model_card.py RUN --model elmo/models/english --records records/ --minutes 60 \\
+      --recipe runs/english_second/recipe.toml --out docs/model_card.md
 
 RUN is the folder that `elmo pretrain` wrote: config.toml, report.json, metrics.jsonl. The manifest in the model's
 folder has the checksums. The records folder holds JSON (or JSON lines) that our commands print; a record is recognised
@@ -22,6 +23,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shlex
 import statistics
 import sys
 from collections.abc import Callable, Iterable, Sequence
@@ -55,6 +57,7 @@ class Card:
         out: Path,
         compared: Path | None = None,
         note: str = "",
+        on_cpu: bool = False,
     ) -> None:
         self.report = read_json(run / "report.json")
         self.config = tomllib.loads((run / "config.toml").read_text(encoding="utf-8"))
@@ -64,6 +67,7 @@ class Card:
         self.sources = tomllib.loads((HERE / "sources.toml").read_text(encoding="utf-8"))
         self.name = self.shape.get("about", {}).get("name") or "english"
         self.minutes, self.hardware, self.recipe, self.out, self.note = minutes, hardware, recipe, out, note
+        self.compared, self.on_cpu = compared, on_cpu
         self.records = read_records(records)
         self.records += [(name, record) for name, record in read_records(compared) if "probe" in record]
         self.missing: list[str] = []
@@ -291,17 +295,26 @@ MiniLM (all-MiniLM-L6-v2) is its network alone. `benchmarks/minilm_speed.py` rep
 
     def reproduction(self) -> str:
         folder, storage = f"elmo/models/{self.name}", convert_options(self.shape)
-        on_gpu = "GPU" in self.hardware or "H200" in self.hardware
-        exactness = "model up to rounding differences in the sums of a GPU" if on_gpu else "model"
+        exactness = "model" if self.on_cpu else "model up to rounding differences in the sums of a GPU"
+        processor = "CPU" if self.on_cpu else "GPU"
         return f"""## Train it again
 
-    elmo pretrain --config {self.recipe} --out run       # needs the text above and {"a GPU" if on_gpu else "a CPU"}
+    elmo pretrain --config {self.recipe} --out run       # needs the text above and a {processor}
     elmo convert run/model {folder} {storage} --name {self.name} --overwrite
-    python runs/model_card.py run --model {folder} --records records/ --out {self.out}
+    python runs/model_card.py run --model {folder} --records records/ \\
+      {self.given_options()} \\
+      --out {self.out}
     elmo convert run/model {folder} {storage} --name {self.name} --card {self.out} --overwrite
 
 A run that was interrupted continues when the command is started again. The same text, seed and settings give the same
 {exactness}.{self.note and f" {self.note}"}"""
+
+    def given_options(self) -> str:
+        """The options of this script, as a command line, on which the text depends besides run, model and records."""
+        options = ["--recipe", self.recipe, "--hardware", self.hardware, *(["--cpu"] if self.on_cpu else [])]
+        for name, value in (("--minutes", self.minutes), ("--compare", self.compared), ("--note", self.note)):
+            options += [name, f"{value:g}" if isinstance(value, float) else str(value)] if value else []
+        return shlex.join(options)
 
     def select(self, matches: Callable[[str, Record], bool]) -> list[tuple[str, Record]]:
         """The records, with the names of their files, for which `matches(name, record)` is true."""
@@ -437,7 +450,8 @@ def main() -> None:
     parser.add_argument("--note", default="", help="a sentence for the end of the section on training the model again")
     parser.add_argument("--minutes", type=float, help="duration of the training in minutes")
     parser.add_argument("--hardware", default="one GPU", help="what it was trained on")
-    parser.add_argument("--recipe", default="runs/english_second/recipe.toml", help="the committed settings of the run")
+    parser.add_argument("--cpu", action="store_true", help="the model was trained on a CPU")
+    parser.add_argument("--recipe", required=True, help="the committed settings of the run")
     parser.add_argument("--out", type=Path, required=True, help="the Markdown file to write")
     parser.add_argument("--strict", action="store_true", help="fail if something was not measured")
     options = parser.parse_args()
@@ -451,6 +465,7 @@ def main() -> None:
         out=options.out,
         compared=options.compare,
         note=options.note,
+        on_cpu=options.cpu,
     )
     text = card.text()
     options.out.write_text(text, encoding="utf-8", newline="\n")

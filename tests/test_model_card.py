@@ -61,7 +61,8 @@ def run_folder(tmp_path) -> Path:
 
 def write_card(run_folder: Path, *words: str) -> tuple[str, subprocess.CompletedProcess[str]]:
     command = [sys.executable, str(ROOT / "runs" / "model_card.py"), "run", "--model", "model", "--records", "records"]
-    done = subprocess.run([*command, "--out", "card.md", *words], cwd=run_folder, capture_output=True, text=True)
+    given = ["--recipe", "runs/this/recipe.toml", "--out", "card.md", *words]
+    done = subprocess.run([*command, *given], cwd=run_folder, capture_output=True, text=True)
     return (run_folder / "card.md").read_text(encoding="utf-8"), done
 
 
@@ -99,6 +100,12 @@ def test_other_vectors_are_compared_by_their_probes_alone(run_folder):
     assert card.index("| small | 55.0 |") < card.index("| large | 55.0 |")
     assert "Measured on the run's weights before rounding." in card
     assert card.endswith("give the same\nmodel up to rounding differences in the sums of a GPU. One more sentence.\n")
+    assert (
+        "--recipe runs/this/recipe.toml --hardware 'one GPU' --compare other --note 'One more sentence.' \\\n" in card
+    )
+    card, _ = write_card(run_folder, "--hardware", "two cores", "--cpu")
+    assert "and a CPU\n" in card
+    assert card.endswith("give the same\nmodel.\n")
 
 
 def test_every_number_comes_from_its_record(run_folder):
