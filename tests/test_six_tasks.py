@@ -15,6 +15,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "runs" / "six_tasks"))
 
 import jobs  # noqa: E402  # a script's neighbour, found by the line above
+import overlap  # noqa: E402
 import prepare  # noqa: E402
 
 from elmo.errors import DataError  # noqa: E402
@@ -34,6 +35,14 @@ def test_every_job_comes_after_the_jobs_it_needs_and_has_its_own_folder():
     assert len(set(names)) == len(names)
     assert all(names.index(needed) < names.index(job.name) for job in ALL for needed in job.needs)
     assert [job.priority for job in ALL] == sorted(job.priority for job in ALL)
+
+
+def test_tokenised_and_raw_text_have_the_same_words_when_overlaps_are_counted():
+    raw = "\u201cI don\u2019t think it's John's dog,\u201d we'll say; 'quoted' words can't hurt, o'clock."
+    tokens = "`` I do n't think it 's John 's dog , '' we 'll say ; ' quoted ' words ca n't hurt , o'clock ."
+    assert overlap.words_of(raw) == overlap.words_of(tokens)
+    assert overlap.words_of(raw)[:7] == ["i", "dont", "think", "its", "johns", "dog", "well"]
+    assert len(list(overlap.runs_of(raw, 5))) == len(overlap.words_of(raw)) - 4
 
 
 def test_the_first_seed_of_all_six_tasks_comes_before_other_reported_runs():

@@ -117,7 +117,12 @@ def all_jobs(
 
 def longest_first(jobs: Sequence[Job]) -> list[Job]:
     """The runs by duration, so that none of the long ones starts last; the jobs that they need stay before them."""
-    return sorted(jobs, key=lambda job: (job.priority >= PRIORITY["seed 0"], 0 if job.priority < 1 else -job.seconds))
+
+    def order(job: Job) -> tuple[bool, float]:
+        is_run = job.priority >= PRIORITY["seed 0"]
+        return is_run, -job.seconds if is_run else 0.0
+
+    return sorted(jobs, key=order)
 
 
 def with_needed(jobs: Sequence[Job], pattern: str) -> list[Job]:

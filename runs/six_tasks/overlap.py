@@ -3,8 +3,9 @@
     python runs/six_tasks/overlap.py 'text/*.txt.xz' --data scratch/six --out runs/six_tasks/overlap.json
 
 --data is the folder that prepare.py has written; held-out files (*.heldout.*) of the text are skipped. Words are
-compared in lower case, without punctuation; of a text with fewer words, nothing is compared. A test text is a context
-of squad, a document of coref, and a sentence elsewhere.
+compared in lower case, without punctuation, and contractions as one word, whether or not a tokenizer has split them
+(do n't, don't); of a text with fewer words, nothing is compared. A test text is a context of squad, a document of
+coref, and a sentence elsewhere.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from elmo.tasks.task import load_task  # noqa: E402
 from elmo.text.lines import read_lines  # noqa: E402
 
 WORD = re.compile(r"\w+")
+CLITIC = re.compile(r"\s*(n't|'(?:s|m|d|re|ve|ll))\b")  # in lower case, with straight apostrophes
 
 
 def main() -> None:
@@ -81,9 +83,15 @@ def texts_of(task: str, path: Path) -> set[str]:
     return {" ".join(sentence) for example in examples for sentence in example.sentences}
 
 
+def words_of(text: str) -> list[str]:
+    """The words that are compared; apostrophes belong to the word around them."""
+    joined = CLITIC.sub(r"\1", text.lower().replace("\N{RIGHT SINGLE QUOTATION MARK}", "'"))
+    return WORD.findall(joined.replace("'", ""))
+
+
 def runs_of(text: str, length: int) -> Iterator[int]:
     """Hashes of all runs of `length` words; equal within a process."""
-    words = WORD.findall(text.lower())
+    words = words_of(text)
     return (hash(tuple(words[start : start + length])) for start in range(len(words) - length + 1))
 
 
