@@ -95,7 +95,8 @@ def _softmax(head: HeadConfig | None) -> str | None:
     if head is None:
         return None
     if head.kind == "adaptive":
-        return f"adaptive, clusters from word {' and '.join(f'{start:,}' for start in head.cutoffs)}"
+        words = "word" if len(head.cutoffs) == 1 else "words"
+        return f"adaptive, clusters from {words} {' and '.join(f'{start:,}' for start in head.cutoffs)}"
     return "tied to the word table" if head.tied else "one row per word"
 
 

@@ -113,14 +113,14 @@ class HeadConfig:
         rising = all(a < b for a, b in zip((0, *self.cutoffs), (*self.cutoffs, self.vocab_size), strict=True))
         if not rising or (self.kind == "adaptive") != bool(self.cutoffs):
             raise ConfigError(
-                f"cutoffs are {self.cutoffs!r} for a {self.kind} head of {self.vocab_size:,} words.",
+                f"cutoffs are {self.cutoffs!r} for a head of kind {self.kind} with {self.vocab_size:,} words.",
                 "An adaptive head takes rising word numbers below the vocabulary size; a softmax head takes none.",
             )
 
     def num_parameters(self, proj_dim: int) -> int:
-        """The number of weights, from the width of the hidden states; those of a tied softmax are the word table's."""
+        """The number of weights, from the width of the hidden states. A tied softmax has only biases of its own."""
         if self.tied:
-            return 0
+            return self.vocab_size
         if self.kind == "softmax":
             return self.vocab_size * (proj_dim + 1)
         total = (self.cutoffs[0] + len(self.cutoffs)) * (proj_dim + 1)

@@ -18,7 +18,7 @@ _FIXED = {  # setting or section -> what to do
     "data.vocab_path": "The vocabulary is that of the model with frequent words of the text; leave it out.",
     "data.min_count": "The minimum count of a new word is the option --min-count, in Python min_count.",
     "objective.cutoffs": "An adaptive softmax keeps its clusters, and another softmax has none; leave it out.",
-    "objective.tied": "The softmax of the model to start from is used; leave it out.",
+    "objective.tied": "The softmax is that of the model to start from, or a new one, which is not tied; leave it out.",
 }
 
 
@@ -39,10 +39,12 @@ def check_finetuning_settings(head: HeadConfig | None, *layers: Mapping[str, Any
         )
     given = _value(settings, "objective.softmax")
     if given is not None and (given == "adaptive") != is_adaptive:
-        kind = "is adaptive" if is_adaptive else "is not adaptive"
-        raise ConfigError(
-            f"objective.softmax is {given!r}, but the softmax of the model to start from {kind}.", "Leave it out."
-        )
+        softmax = "the softmax of the model to start from is adaptive"
+        if head is None:
+            softmax = "the model to start from has no softmax, and its new one is not adaptive"
+        elif not is_adaptive:
+            softmax = "the softmax of the model to start from is not adaptive"
+        raise ConfigError(f"objective.softmax is {given!r}, but {softmax}.", "Leave it out.")
 
 
 def _value(settings: Mapping[str, Any], key: str) -> Any:

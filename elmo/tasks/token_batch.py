@@ -27,9 +27,9 @@ class TokenBatch:
     """B sentences padded on the right to T tokens, without boundaries.
 
     word_ids (B, T), 0 = padding · mask (B, T), true at tokens · char_ids (U, C) of the distinct words, for the
-    character CNN, and char_rows (B, T), the row of each token, or None; row 0 is padding · layers (L+1, B, T, D)
-    float16 of a frozen biLM, or None · bilm_char_ids (B, T+2, C) with boundaries, the input of a tuned biLM, or None ·
-    packing of the mask, for recurrent layers, or None.
+    character CNN, its row 0 is padding, or None · char_rows (B, T), the row of each token in char_ids, or None ·
+    layers (L+1, B, T, D) float16 of a frozen biLM, or None · bilm_char_ids (B, T+2, C) with boundaries, the input of a
+    tuned biLM, or None · packing of the mask, for recurrent layers, or None.
     """
 
     word_ids: Tensor

@@ -6,8 +6,7 @@
 
 A run is SIZE/OPTIMIZER/RATE/SECONDS, and SIZE is a preset or CELLSxPROJECTION with 1,024 filters. The number of steps
 is the seconds times the steps per second that two short runs of the same size and optimizer reach, so that the learning
-rate decays to its end within these seconds. Runs that results.json has with the same
-options are not repeated.
+rate decays to its end within these seconds. Runs that results.json has with the same options are not repeated.
 """
 
 from __future__ import annotations
@@ -61,7 +60,7 @@ def main() -> None:
         size, optimizer, lr, seconds = name.split("/")
         if (size, optimizer) not in rates:
             rates[size, optimizer] = steps_per_second(data, options, size, optimizer, float(lr))
-        steps = round(float(seconds) * rates[size, optimizer])
+        steps = max(1, round(float(seconds) * rates[size, optimizer]))
         result = run(data, options, size, optimizer, float(lr), steps, measures=True)
         results.append({"run": name, **settings, **result})
         print(json.dumps(results[-1]), flush=True)

@@ -71,7 +71,7 @@ def test_an_adaptive_softmax_is_named_with_its_clusters(capsys, tmp_path):
     words = tuple(f"w{number}" for number in range(5000))
     save_store(tmp_path / "m", replace(parts, config=model.config, tensors=model.state_dict(), vocab=words))
     facts = json.loads(run_in_process(capsys, "info", str(tmp_path / "m"), "--json").stdout)
-    assert facts["softmax"] == "adaptive, clusters from word 500 and 2,500"
+    assert facts["softmax"] == "adaptive, clusters from words 500 and 2,500"
     assert facts["with_softmax"] == sum(weight.numel() for weight in model.parameters())
 
 

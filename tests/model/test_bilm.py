@@ -16,7 +16,7 @@ from golden import GOLDEN, SENTENCES, golden_batches, golden_model, random_bilm
 
 from elmo.errors import ConfigError
 from elmo.model.bilm import BiLM
-from elmo.model.config import PRESETS, HeadConfig, LSTMConfig, num_parameters
+from elmo.model.config import PRESETS, HeadConfig, LSTMConfig, WordConfig, num_parameters
 from elmo.model.lstm import State
 from elmo.model.token_encoder import CharCNN
 from elmo.text.batch import make_batch
@@ -192,6 +192,17 @@ def test_presets_have_the_published_sizes(name: str, parameters: int) -> None:
 def test_parameters_of_a_softmax_are_counted_from_its_config(head: HeadConfig) -> None:
     config = replace(PRESETS["tiny"], head=head)
     assert sum(p.numel() for p in BiLM(config).parameters()) == num_parameters(config, head=True)
+
+
+def test_parameters_of_a_tied_softmax_are_its_biases_and_the_word_table() -> None:
+    tied = replace(
+        PRESETS["tiny"],
+        chars=None,
+        words=WordConfig(num_words=9, word_dim=128),
+        head=HeadConfig(vocab_size=9, tied=True),
+    )
+    assert sum(p.numel() for p in BiLM(tied).parameters()) == num_parameters(tied, head=True)
+    assert num_parameters(tied, head=True) == num_parameters(tied) + 9
 
 
 def test_adaptive_softmax_whose_last_cluster_would_have_no_columns_is_refused() -> None:

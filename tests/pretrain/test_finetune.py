@@ -30,7 +30,7 @@ from elmo.settings import parse_assignment, read_toml
 from elmo.text.vocab import Vocabulary
 from elmo.weights.convert import drop_head
 from elmo.weights.model_parts import ModelParts, build
-from elmo.weights.store import read_store
+from elmo.weights.store import read_store, save_store
 
 
 def write_domain(path: Path, num_sentences: int = 300) -> Path:
@@ -160,6 +160,13 @@ def test_another_kind_of_softmax_is_refused(workspace: Path, adaptive_model: Pat
         assert done.returncode == 2
         assert f"objective.softmax is '{kind}', but the softmax of the model to start from is" in done.stderr
         assert not (tmp_path / "run").exists()
+
+
+def test_an_adaptive_softmax_is_refused_for_a_model_that_has_none(workspace: Path, tmp_path: Path) -> None:
+    bare = tmp_path / "bare"
+    save_store(bare, drop_head(read_store(workspace / "run" / "model")))
+    with pytest.raises(ConfigError, match="has no softmax, and its new one is not adaptive"):
+        elmo.finetune_bilm(bare, workspace / "new.txt", out=tmp_path / "run", objective={"softmax": "adaptive"})
 
 
 def test_a_sample_size_is_refused_for_an_adaptive_softmax(

@@ -39,8 +39,8 @@ def load_optimizer(optimizer: torch.optim.Optimizer, state: dict[str, Any]) -> N
     """Loads a saved optimizer state, but keeps the present settings such as weight decay and fused kernels."""
     if _group_sizes(optimizer.state_dict()) != _group_sizes(state):
         raise ConfigError(
-            "The checkpoint is of an earlier version, in which Muon updated other matrices.",
-            "Start a new run in another folder.",
+            "The checkpoint is of an earlier version, in which Muon also updated highways of more than 1,024 filters.",
+            "Start a new run in another folder. If this run is finished, its exported model stays usable.",
         )
     for group, saved_group in zip(optimizer.param_groups, state["param_groups"], strict=True):
         saved_group |= {key: value for key, value in group.items() if key != "params"}
