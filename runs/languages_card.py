@@ -11,6 +11,7 @@ describes the text of each language, sources.toml that of English. The records a
     python runs/many_cpu/alone.py ..., which writes one for each language                    > alone/de/alone.json
     elmo demo --language de --model MODEL --json                                             > demo_de.json
     python benchmarks/head_bits.py RUN/model heldout.txt --tokenizer unicode | tail -1       > head_bits.json
+    python runs/many_cpu/stored_perplexity.py RUN MODEL                                      > stored.json
 
 "-" marks what was not measured.
 """
@@ -78,22 +79,25 @@ is read too, but it has not learned them.
 
     def by_language(self) -> str:
         measured = self.report["perplexity"]["by_language"]
-        rows = [["code", "language", "tokens (M)", "share of training", "repetitions", "unknown", "perplexity"]]
+        stored = next((r["stored_perplexity"] for r in self.records if "stored_perplexity" in r), {})
+        head = ["code", "language", "tokens (M)", "share of training", "times read", "unknown", "perplexity", "stored"]
+        rows = [head]
         tokens = self.report["step"] * self.config["train"]["rows"] * self.config["train"]["steps"]
         for code, one in self.report["languages"].items():
             perplexity = f"{measured[code]['mean']:.1f}" if code in measured else MISSING
             words, repetitions = f"{one['words'] / 1e6:.2f}", f"{tokens * one['share'] / one['positions']:.1f}"
             unknown = MISSING if one["unknown_share"] is None else f"{one['unknown_share']:.0%}"
             shares = f"{one['share']:.1%}", repetitions, unknown
-            rows.append([code, self.title(code), words, *shares, perplexity])
+            after = f"{stored[code]['mean']:.1f}" if code in stored else MISSING
+            rows.append([code, self.title(code), words, *shares, perplexity, after])
         return f"""## Languages
 
 For each language: tokens of its training text, its share of what was read, how often its text was read in the whole
-run, the share of held-out words that the softmax does not have, and the held-out perplexity of the model before its
-weights were rounded (each sentence from a fresh state, mean of both directions). Perplexities of different languages
-are not comparable: they depend on the text and on the share of unknown words.
+run, the share of held-out words that the softmax does not have, and the held-out perplexity (each sentence from a fresh
+state, mean of both directions) before the weights were rounded and, on the same sentences, of the stored model.
+Perplexities of different languages are not comparable: they depend on the text and on the share of unknown words.
 
-{table(rows, "llrrrrr")}
+{table(rows, "llrrrrrr")}
 
 {escape_html(self.report["definition"])}."""
 
@@ -118,34 +122,38 @@ are not comparable: they depend on the text and on the share of unknown words.
             is_learned = code in self.report["languages"]
             numbers += [cells] if is_learned else []
             rows.append([code if is_learned else f"{code} (not learned)", *map(shown, cells)])
-        columns = [[cell for cell in column if cell is not None] for column in zip(*numbers, strict=True)]
-        means = [f"{sum(c) / len(c):.1f} ({len(c)})" if c else MISSING for c in columns]
+        rows.append(["mean", *mean_row(numbers)])
+        both = [row for row in numbers if row[2] is not None]
+        if 0 < len(both) < len(numbers):
+            rows.append(["mean of those with a model alone", *mean_row(both)])
         return f"""## Parts of speech
 
 Test accuracy of a linear classifier of universal tags on frozen vectors (`elmo probe languages`), trained on at most
 1,200 sentences of a Universal Dependencies treebank. The best layer is chosen on the development part. The splits are
 not the published ones, so that the numbers cannot be compared with the literature. "Alone" is a model of the same size
-that was trained on this language only. The last row has means over the languages that the model has learned, and the
+that was trained on this language only. The means are over the languages that the model has learned; in brackets is the
 number of languages that have a value in the column.
 
-{table([*rows, ["mean", *means]], "lrrrrrrrr")}"""
+{table(rows, "lrrrrrrrr")}"""
 
     def senses(self) -> str:
         num_layers = self.shape["model"]["lstm"]["num_layers"] + 1
-        rows = [["language", "words", *(f"layer {n}" for n in range(num_layers))]]
-        for record in self.records:
-            if "senses" in record and record["model"] == self.name:
-                senses = list(record["senses"].values())
-                shares = [sum(word[n]["nearest"] for word in senses) / len(senses) for n in range(len(senses[0]))]
-                rows.append([self.title(record["language"]), str(len(senses)), *(f"{share:.0%}" for share in shares)])
+        rows = [["language", "model", "words", *(f"layer {n}" for n in range(num_layers))]]
+        found = [record for record in self.records if "senses" in record]
+        for record in sorted(found, key=lambda r: (r["language"], r["model"] != self.name, r["model"])):
+            senses = list(record["senses"].values())
+            shares = [sum(word[n]["nearest"] for word in senses) / len(senses) for n in range(len(senses[0]))]
+            cells = [self.title(record["language"]), f"`{record['model']}`", str(len(senses))]
+            rows.append([*cells, *(f"{share:.0%}" for share in shares)])
         if len(rows) == 1:
             return ""
         return f"""## Word senses
 
 How often the nearest other use of an ambiguous word has the same sense, in the sentences of
-`elmo demo --language CODE --model {self.name}` (eight per word; layer 0 has no context, so its share is chance):
+`elmo demo --language CODE --model {self.name}` (eight per word; layer 0 has no context, so its share is chance). The
+other models have not learned the language:
 
-{table(rows, "lr" + "r" * num_layers)}"""
+{table(rows, "llr" + "r" * num_layers)}"""
 
     def rounding(self) -> str:
         matches = [record for record in self.records if "results" in record and "every" in record]
@@ -214,6 +222,12 @@ Words are counted before tokenisation, without held-out text. Speeches are of th
 
     def title(self, code: str) -> str:
         return "English" if code == ENGLISH else str(self.languages.get(code, {}).get("name", code))
+
+
+def mean_row(numbers: list[list[float | None]]) -> list[str]:
+    """The mean of each column over the rows that have a value, and their number."""
+    columns = [[cell for cell in column if cell is not None] for column in zip(*numbers, strict=True)]
+    return [f"{sum(c) / len(c):.1f} ({len(c)})" if c else MISSING for c in columns]
 
 
 def two_views(scores: Record | None) -> list[float | None]:
