@@ -1,7 +1,8 @@
 """A pool of worker processes that compute jobs in order, for passes over a corpus and for encoding on several devices.
 
-Workers start with the "spawn" method, which is safe when the parent process has threads or uses a GPU. A script that
-uses a pool therefore needs `if __name__ == "__main__":`.
+Workers start with the "spawn" method, which is safe when the parent process has threads or uses a GPU. Unlike other
+spawned processes, they do not run the script of their parent again, because they need nothing from it: a script
+without `if __name__ == "__main__":` may use a pool.
 """
 
 from __future__ import annotations
@@ -14,7 +15,9 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from multiprocessing.context import SpawnContext
+from multiprocessing import spawn
+from multiprocessing.context import SpawnContext, SpawnProcess
+from multiprocessing.process import BaseProcess
 from typing import Any, TypeVar
 
 from elmo.errors import ConfigError, ElmoError
@@ -59,7 +62,7 @@ class WorkerPool:
         except BrokenProcessPool as error:
             raise ElmoError(
                 "A worker process ended unexpectedly: it was killed, ran out of memory, or could not start.",
-                'Try fewer workers. A script must call this below `if __name__ == "__main__":`.',
+                "Try fewer workers.",
             ) from error
         finally:
             for future in futures:  # of a caller that stopped early
@@ -73,7 +76,33 @@ class WorkerPool:
 
 def spawn_context() -> SpawnContext:
     """The context in which workers, and the queues that they share, are made."""
-    return multiprocessing.get_context("spawn")
+    return _WorkerContext()
+
+
+_start_lock = threading.Lock()
+
+
+class _Worker(SpawnProcess):
+    """A spawned process that does not run its parent's script."""
+
+    @staticmethod
+    def _Popen(process_obj: BaseProcess) -> Any:  # what `start` calls; multiprocessing has no public way
+        preparation_data = spawn.get_preparation_data
+
+        def without_script(name: str) -> dict[str, Any]:
+            data = preparation_data(name)  # what the process learns about its parent
+            return {key: value for key, value in data.items() if not key.startswith("init_main_from")}
+
+        with _start_lock:
+            spawn.get_preparation_data = without_script
+            try:
+                return SpawnProcess._Popen(process_obj)
+            finally:
+                spawn.get_preparation_data = preparation_data
+
+
+class _WorkerContext(SpawnContext):
+    Process = _Worker
 
 
 def _initialize_worker(prepare: Callable[..., None] | None, arguments: tuple[Any, ...]) -> None:

@@ -44,7 +44,15 @@ from elmo.model.lstm import State
 from elmo.progress import Progress
 from elmo.settings import check_count
 from elmo.text.indexer import Indexer
-from elmo.text.inputs import Missing, OneText, Texts, long_text_warning, normalize_input, single_word_warning
+from elmo.text.inputs import (
+    Missing,
+    OneText,
+    Texts,
+    decomposed_warning,
+    long_text_warning,
+    normalize_input,
+    single_word_warning,
+)
 from elmo.text.sentences import sentence_rules
 from elmo.text.tokenize import Token
 from elmo.text.tokenizer_function import TokenizerFunction, make_tokenizer, tokenizer_label
@@ -223,9 +231,7 @@ class Embedder:
     ) -> Any:
         """One vector per token: (n, D) for one sentence, a list of these for several."""
         inputs = normalize_input(texts, self._tokenize, missing=missing)
-        for warning in (single_word_warning(inputs), long_text_warning(inputs)):
-            if warning is not None:
-                log.warning(warning)
+        _warn(single_word_warning(inputs), long_text_warning(inputs), decomposed_warning(inputs.sentences))
         stream = self.stream(
             inputs.sentences, layers=layers, batch_size=batch_size, max_tokens=max_tokens, output=output
         )
@@ -298,8 +304,7 @@ class Embedder:
         """
         pooled_by = self._pooled_by(device, pool, chunk_size)
         inputs = normalize_input(sentences, self._tokenize, missing=missing, split=split, rules=self.sentence_rules)
-        if not split and (warning := long_text_warning(inputs)) is not None:
-            log.warning(warning)
+        _warn(None if split else long_text_warning(inputs), decomposed_warning(inputs.sentences))
         layer_choice = choose_layers(layers, self.num_layers)
         shape = (len(inputs.sentences), *layer_choice.shape(self.dim))
         result = np.zeros(shape, dtype=self._numpy_dtype())  # (N, D)
@@ -325,8 +330,7 @@ class Embedder:
     def start_multi_process_pool(self, target_devices: Sequence[str] | None = None) -> EncodePool:
         """Worker processes for `encode(..., pool=pool)`, one per device; they also end at the end of a `with` block.
 
-        None: all CUDA devices, or else at most four processes on the CPU. A script that starts a pool must do so below
-        `if __name__ == "__main__":`.
+        None: all CUDA devices, or else at most four processes on the CPU.
         """
         from elmo.embed.encode_pool import EncodePool  # which imports this module
 
@@ -411,11 +415,14 @@ class Embedder:
         self, text: OneText | Sequence[str], position: None = None, k: int = 10
     ) -> list[list[Substitute]]: ...
     @overload
-    def substitutes(self, text: OneText | Sequence[str], position: int, k: int = 10) -> list[Substitute]: ...
+    def substitutes(self, text: OneText | Sequence[str], position: int | str, k: int = 10) -> list[Substitute]: ...
     def substitutes(
-        self, text: OneText | Sequence[str], position: int | None = None, k: int = 10
+        self, text: OneText | Sequence[str], position: int | str | None = None, k: int = 10
     ) -> list[list[Substitute]] | list[Substitute]:
-        """The k words that fit best at a position of a sentence, best first; without a position, at each position."""
+        """The k words that fit best at a position of a sentence, best first; without a position, at each position.
+
+        The position is a number, from 0, or the word that stands there.
+        """
         from elmo.embed.lm import LanguageModel
 
         substitutes = LanguageModel(self).substitutes(text, position, k=k)
@@ -528,3 +535,8 @@ class Embedder:
 
     def _numpy_dtype(self) -> Any:
         return {"float64": np.float64, "float16": np.float16}.get(self.dtype, np.float32)
+
+
+def _warn(*warnings: str | None) -> None:
+    for warning in filter(None, warnings):
+        log.warning(warning)

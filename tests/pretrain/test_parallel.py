@@ -38,23 +38,35 @@ def test_zero_workers_is_an_error():
         list(map_in_order(abs, [1], 0))
 
 
-SCRIPT = """
+WORK = """
 import os, time
-from elmo.pretrain.data.parallel import map_in_order
 
 def work(number):
     if number < 2:
         return os.getpid()
     time.sleep(100_000)
-
-if __name__ == "__main__":
-    for number in map_in_order(work, range(100), 2):
-        print(number, flush=True)
 """
+SCRIPT = """
+from worker_code import work
+from elmo.pretrain.data.parallel import map_in_order
+
+for number in map_in_order(work, range(100), 2):
+    print(number, flush=True)
+"""
+
+
+def test_a_script_without_a_main_guard_runs_once(tmp_path):
+    (tmp_path / "worker_code.py").write_text("def double(number):\n    return 2 * number\n", encoding="utf-8")
+    script = SCRIPT.replace("work\n", "double as work\nprint('started')\n", 1).replace("100", "3")
+    (tmp_path / "script.py").write_text(script, encoding="utf-8")
+    command = [sys.executable, tmp_path / "script.py"]
+    done = subprocess.run(command, env=os.environ | {"PYTHONPATH": str(ROOT)}, capture_output=True, text=True)
+    assert (done.stdout.split(), done.stderr) == (["started", "0", "2", "4"], "")
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals and process checks differ on Windows")
 def test_workers_end_when_their_parent_is_killed(tmp_path):
+    (tmp_path / "worker_code.py").write_text(WORK, encoding="utf-8")
     (tmp_path / "script.py").write_text(SCRIPT, encoding="utf-8")
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     command = [sys.executable, tmp_path / "script.py"]
