@@ -56,6 +56,7 @@ def model_facts(parts: ModelParts, named_files: list[Path]) -> dict[str, Any]:
         "softmax": _softmax(config.head),
         "softmax_bits": parts.head_bits,
         "name": parts.about.get("name", ""),
+        "languages": _languages(parts),
         "parameters": num_parameters(config),
         "with_softmax": num_parameters(config, head=True) if config.head else None,
         "vector_width": config.dim,
@@ -82,6 +83,16 @@ def model_facts(parts: ModelParts, named_files: list[Path]) -> dict[str, Any]:
         "files": _files(parts, named_files),
         "card": [line for line in parts.card.splitlines() if line.strip()][:12],
     }
+
+
+def _languages(parts: ModelParts) -> str | None:
+    """The codes of the languages that the model has recorded, or that the catalogue has for its name."""
+    from elmo.weights.catalogue import OWN_MODELS, PUBLISHED_MODELS
+
+    known = (OWN_MODELS | PUBLISHED_MODELS).get(str(parts.about.get("name", "")))
+    recorded = parts.about.get("languages")
+    codes = recorded if isinstance(recorded, list) else known.languages if known else ()
+    return " ".join(map(str, codes)) or None
 
 
 def _reads(parts: ModelParts) -> str:

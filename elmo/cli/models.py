@@ -34,7 +34,8 @@ def run(
     codes = language_codes(language_code(language) or language)
     rows = [row for row in model_rows() if not language or codes & set(row["languages"])]
     if not rows:
-        known = sorted({code for model in PUBLISHED_MODELS.values() for code in model.languages})
+        models = (*OWN_MODELS.values(), *PUBLISHED_MODELS.values())
+        known = sorted({code for model in models for code in model.languages} - {"protein"})
         raise ConfigError(f"No model is known for the language {language!r}.", f"Known: {', '.join(known)}.")
     if as_json:
         typer.echo(json.dumps(rows, ensure_ascii=False))
@@ -61,7 +62,8 @@ def model_rows() -> list[dict[str, Any]]:
     shipped = shipped_model()
     default = f"the shipped model {shipped.name!r}" if shipped else "nothing: no trained model is shipped"
     rows = [
-        _row("default", **_shape(shipped), trained_on=default, path=str(shipped or "-"), where="shipped"),
+        _row("default", **_shape(shipped), trained_on=default, path=str(shipped or "-"), where="shipped")
+        | ({"languages": OWN_MODELS[shipped.name].languages} if shipped and shipped.name in OWN_MODELS else {}),
         _row("tiny-random", trained_on="nothing: random numbers, for tests", path="-", where="shipped"),
     ]
     for name, folder in local.items():

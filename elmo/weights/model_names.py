@@ -71,6 +71,6 @@ def _language(name: str, code: str) -> WeightsError:
     if here is not None:
         lines.append(f"On this machine: elmo.load({here.name!r}).")
     if fetchable is not None and (here is None or len(here.languages) > len(fetchable.languages)):
-        what = "one" if here is None else "a model of fewer languages"
+        what = "one" if here is None else f"a model of {LANGUAGES[code]} alone"
         lines.append(f"`elmo fetch {fetchable.name}` downloads {what}; then elmo.load({fetchable.name!r}).")
     return WeightsError(f"There is no model {name!r}; {LANGUAGES[code]} is a language.", "\n  ".join(lines))

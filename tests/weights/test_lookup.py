@@ -22,7 +22,7 @@ from elmo.errors import ConfigError, WeightsError
 from elmo.files import sha256_file
 from elmo.model.config import PRESETS, num_parameters
 from elmo.weights import model_folders
-from elmo.weights.catalogue import PUBLISHED_MODELS, PublishedFile, markdown_table
+from elmo.weights.catalogue import OWN_MODELS, PUBLISHED_MODELS, PublishedFile, markdown_table
 from elmo.weights.languages import LANGUAGES
 from elmo.weights.lookup import find_model, tiny_random
 from elmo.weights.model_parts import build
@@ -118,6 +118,17 @@ def test_error_for_a_language_points_to_its_models(home, name):
         elmo.load(name)
     for word in (repr(name), "`elmo models --language de`", "elmo.load('many')", "`elmo fetch de-wikipedia`"):
         assert word in str(error.value)
+
+
+@pytest.mark.parametrize("name", ["Welsh", "cy", "Cymraeg", "Swahili", "Serbian", "Srpski", "हिन्दी", "Espan\u0303ol"])
+def test_every_language_of_many_is_known_by_its_names(home, name):
+    with pytest.raises(WeightsError, match=r"On this machine: elmo.load\('many'\)"):
+        elmo.load(name)
+
+
+def test_every_language_of_the_catalogue_has_a_name():
+    codes = {code for model in (*OWN_MODELS.values(), *PUBLISHED_MODELS.values()) for code in model.languages}
+    assert codes == set(LANGUAGES)
 
 
 def test_error_for_a_language_prefers_a_model_on_this_machine(home):
