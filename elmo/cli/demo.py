@@ -22,7 +22,10 @@ PICTURE = Path("elmo-demo.svg")
 
 
 def run(
-    model: Annotated[str, typer.Option(help="Name, folder or file of the model.")] = "default",
+    model: Annotated[
+        str | None,
+        typer.Option(help="Name, folder or file of the model. Default: the shipped model of the language."),
+    ] = None,
     language: Annotated[str, typer.Option(help="Language of the words and sentences: de, en, fr.")] = "en",
     out: Annotated[Path | None, typer.Option(help=f"SVG file for the picture; {PICTURE} by default.")] = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, mps.")] = "auto",
@@ -34,8 +37,11 @@ def run(
     import elmo
     from elmo.analysis.contexts import read_contexts, sentence_layers, word_vectors
     from elmo.records import format_record, make_record
+    from elmo.weights.languages import language_code
 
+    language = language_code(language) or language
     contexts = read_contexts(language)
+    model = model or ("default" if language == "en" else "many")
     embedder = elmo.load(model, device=device)
     uses = contexts.uses()
     layers = sentence_layers(embedder, uses)

@@ -49,7 +49,11 @@ def run(
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, mps.")] = "auto",
     as_json: Annotated[bool, typer.Option("--json", help="Print a record for `elmo report`.")] = False,
 ) -> None:
-    """Show where a corpus uses a word as this sentence does, and the word's neighbours without context."""
+    """Show where a corpus uses a word as this sentence does, and the word's neighbours without context.
+
+    A line shows the cosine, the number of the sentence in the corpus, from 0, and the word in brackets. The word of
+    the given sentence itself is left out, also where the corpus contains this sentence.
+    """
     import elmo
     from elmo.embed.neighbors import static_neighbors, word_queries
     from elmo.probes.vector_source import read_static_vectors
@@ -100,6 +104,8 @@ def run(
         print(f"in context: {mark_word(query.tokens, query.position, 99)}")
         for neighbor in neighbors:
             print(f"{neighbor.score:6.3f}  {neighbor.line:>7}  {mark_word(neighbor.tokens, neighbor.position)}")
+        if not neighbors:
+            print(f"no other use of {query.word!r} in the corpus (sentences: {result.num_sentences:,})")
     for static_list in without_context:
         near_words = ", ".join(f"{n['word']} {n['score']:.2f}" for n in static_list["words"])
         print(f"without context ({static_list['vectors']['name']}): {near_words}")

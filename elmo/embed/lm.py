@@ -27,7 +27,7 @@ from elmo.model.head import Head
 from elmo.settings import check_count
 from elmo.text.batch import windows_of
 from elmo.text.chars import replace_surrogates
-from elmo.text.inputs import normalize_input
+from elmo.text.inputs import normalize_input, word_position
 from elmo.text.vocab import Vocabulary
 
 DEFINITION = (
@@ -186,8 +186,8 @@ class LanguageModel:
             definition=DEFINITION.format(state=self.embedder.state) + ("" if both else _FORWARD_ONLY),
         )
 
-    def substitutes(self, text: Any, position: int | None = None, *, k: int = 10) -> list[list[Substitute]]:
-        """The k words that fit best at each position (or at one), best first.
+    def substitutes(self, text: Any, position: int | str | None = None, *, k: int = 10) -> list[list[Substitute]]:
+        """The k words that fit best at each position (or at one, also given by its word), best first.
 
         The two directions are independent estimates of p(word | context), and each includes the word's frequency:
         words are ranked by log p(word | left) + log p(word | right) - log p(word), the posterior of a word given both
@@ -198,8 +198,8 @@ class LanguageModel:
         check_count("k", k)
         inputs = normalize_input(text if isinstance(text, str) else [text], self.embedder.tokenize)
         (tokens,) = inputs.sentences
-        if position is not None and not 0 <= position < len(tokens):
-            raise ConfigError(f"position is {position}; the sentence has words 0 to {len(tokens) - 1}.")
+        if position is not None:
+            position = word_position(tokens, position)
         if not tokens:
             return []
         # of two directions, each counts the word's frequency; of one, it is counted once already

@@ -40,6 +40,8 @@ def load(
     available; the choice is logged. A tokenizer is a name (default, unicode, whitespace, spacy:LANG, moses:LANG) or a
     function from a text to its tokens, such as spaCy's `nlp`.
     """
+    if not isinstance(model, (str, os.PathLike)):
+        raise TypeError(f"model is a {type(model).__name__}; expected the name or the path of a model.")
     is_path = weights is not None or isinstance(model, Path) or os.path.exists(model)  # a path precedes a name
     if download and not is_path and (is_hub_name(model) or resolve_alias(str(model)) in PUBLISHED_MODELS):
         fetch_model(str(model))

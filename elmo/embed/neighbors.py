@@ -21,7 +21,7 @@ from elmo.embed.pool import normalize
 from elmo.errors import ConfigError, DataError
 from elmo.progress import Progress
 from elmo.settings import check_count
-from elmo.text.inputs import OneText, normalize_input
+from elmo.text.inputs import OneText, normalize_input, word_position
 from elmo.text.lines import read_lines
 
 Corpus = str | Path | Iterable[OneText | Sequence[str]]  # a path, or texts
@@ -102,13 +102,7 @@ def word_queries(embedder: Embedder, sentences: Iterable[OneText | Sequence[str]
     """The word in each sentence; a number is its position in the first sentence, whose word is looked for in others."""
     queries: list[Query] = []
     for tokens in map(tuple, normalize_input(list(sentences), embedder.tokenize).sentences):
-        form = queries[0].word if queries else word
-        if isinstance(form, int):
-            queries.append(Query(tokens, form))
-        elif form in tokens:
-            queries.append(Query(tokens, tokens.index(form)))
-        else:
-            raise DataError(f"{form!r} is not among the sentence's tokens: {' '.join(tokens)}", "Name one of them.")
+        queries.append(Query(tokens, word_position(tokens, queries[0].word if queries else word)))
     return queries
 
 

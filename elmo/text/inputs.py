@@ -7,13 +7,14 @@ list of strings or a spaCy Doc, its tokens. Tokens that look special, such as <S
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from elmo.errors import ConfigError
+from elmo.errors import ConfigError, DataError
 from elmo.text.sentences import split_sentences
 from elmo.text.surrogates import SurrogateReplacer
 from elmo.text.tokenize import Tokenizer
@@ -141,6 +142,23 @@ def tokenization_warning(sentences: Sequence[Sequence[str]]) -> str | None:
     return None
 
 
+def decomposed_warning(sentences: Sequence[Sequence[str]]) -> str | None:
+    """A warning if accents are characters of their own (NFD): such a word has other bytes than the same word in NFC.
+
+    Checks at most about 200 sentences, evenly spaced.
+    """
+    for tokens in sentences[:: max(1, len(sentences) // 200)]:
+        text = " ".join(tokens)
+        # NFC is shorter only where it joins characters; it lengthens some letters of Hindi and Hebrew
+        if not text.isascii() and len(unicodedata.normalize("NFC", text)) < len(text):
+            word = next(token for token in tokens if len(unicodedata.normalize("NFC", token)) < len(token))
+            return (
+                f"accents are separate characters in words such as {word[:40]!r} (Unicode form NFD), which the model "
+                "reads as other words than those in form NFC: unicodedata.normalize('NFC', text) joins them."
+            )
+    return None
+
+
 _LETTERS = re.compile(r"[^\W\d_]")
 _GLUED_COMMA = re.compile(r"[^\W_]{2}[\"')\]]?[,;:?!][\"')\]]?\Z")
 _GLUED_STOP = re.compile(r"[^\W\d_]{2}[\"')\]]?[.?!][\"')\]]?\Z")
@@ -187,3 +205,16 @@ def _missing_error(missing_items: list[tuple[int, Any]], num_items: int) -> Type
         f'{len(missing_items):,} of {num_items:,} items, at positions {positions}. missing="empty" reads them as empty '
         "sentences."
     )
+
+
+def word_position(tokens: Sequence[str], word: str | int) -> int:
+    """The position of a word in a sentence, the first if it occurs several times; a position is checked."""
+    if isinstance(word, str):
+        if word not in tokens:
+            raise DataError(f"{word!r} is not among the sentence's tokens: {' '.join(tokens)}", "Name one of them.")
+        return list(tokens).index(word)
+    if not tokens:
+        raise DataError("The sentence has no words.")
+    if not 0 <= word < len(tokens):
+        raise ConfigError(f"position is {word}; the sentence has words 0 to {len(tokens) - 1}.")
+    return int(word)

@@ -61,6 +61,9 @@ def test_the_command_shows_neighbours_and_reports_wrong_arguments(tmp_path, caps
     assert done.returncode == 0
     assert done.stdout.count("[") == 3, "the query and two neighbours"
     assert "without context (the model's token layer): " in done.stdout
+    (tmp_path / "same.txt").write_text("My cat slept .\n")
+    alone = run_in_process(capsys, *words[:3], str(tmp_path / "same.txt"), "--same-word", "--model", "tiny-random")
+    assert "no other use of 'cat' in the corpus (sentences: 1)" in alone.stdout
     assert run_in_process(capsys, *words, "--layers", "all").returncode == 2
     wrong = run_in_process(capsys, "similar", "My cat .", "horse", str(tmp_path / "c.txt"), "--model", "tiny-random")
     assert wrong.returncode == 1
@@ -168,7 +171,7 @@ def test_similar_names_what_is_wrong(tmp_path) -> None:
         embedder.similar("My cat slept .", "horse", CORPUS)
     with pytest.raises(DataError, match="'cat' is not among"):
         embedder.similar("My cat slept .", "cat", CORPUS, beside=["A dog ."])
-    with pytest.raises(ConfigError, match="positions 0 to 3"):
+    with pytest.raises(ConfigError, match="words 0 to 3"):
         embedder.similar("My cat slept .", 4, CORPUS)
     with pytest.raises(DataError, match=r"none\.txt"):
         embedder.similar("My cat slept .", 1, tmp_path / "none.txt")

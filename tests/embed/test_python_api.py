@@ -6,6 +6,7 @@ import logging
 import re
 import subprocess
 import sys
+import unicodedata
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -44,9 +45,15 @@ def test_an_embedder_scores_like_its_language_model(scorer: Embedder) -> None:
     assert scorer.perplexity(["the bank", "of"]) == lm.perplexity(["the bank", "of"])
     at_each = scorer.substitutes(["the", "bank"], k=3)
     assert [len(words) for words in at_each] == [3, 3]
-    assert scorer.substitutes("the bank", 1, k=3) == at_each[1]
+    assert scorer.substitutes("the bank", 1, k=3) == at_each[1] == scorer.substitutes("the bank", "bank", k=3)
+    with pytest.raises(DataError, match="'river' is not among the sentence's tokens: the bank"):
+        scorer.substitutes("the bank", "river")
+    with pytest.raises(DataError, match="has no words"):
+        scorer.substitutes("", 0)
     with pytest.raises(ConfigError, match="k is 0"):
         scorer.substitutes("the bank", k=0)
+    with pytest.raises(TypeError, match="model is a NoneType"):
+        elmo.load(None)  # type: ignore[arg-type]
 
 
 def test_similarity_is_the_cosine_of_encoded_texts(embedder: Embedder) -> None:
@@ -179,6 +186,17 @@ def test_words_that_are_read_as_sentences_give_one_warning(
     with caplog.at_level(logging.WARNING):
         embedder.embed(texts)
     assert len(caplog.records) == num_warnings
+
+
+def test_accents_as_separate_characters_give_one_warning(embedder: Embedder, caplog: pytest.LogCaptureFixture) -> None:
+    embedder.embed(["Un café fermé .", "\u0958लम ."])  # NFC makes the letter of the last sentence longer
+    assert not caplog.records
+    decomposed = unicodedata.normalize("NFD", "Un café fermé .")
+    for embed in (embedder.embed, embedder.encode):
+        caplog.clear()
+        embed(["One .", decomposed])
+        (record,) = caplog.records
+        assert "Unicode form NFD" in record.message
 
 
 @pytest.mark.parametrize(

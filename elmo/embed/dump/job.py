@@ -32,7 +32,7 @@ from elmo.errors import ConfigError
 from elmo.files import open_bytes
 from elmo.model.lstm import State
 from elmo.progress import Progress
-from elmo.text.inputs import tokenization_warning
+from elmo.text.inputs import decomposed_warning, tokenization_warning
 
 log = logging.getLogger(__name__)
 Say = Callable[[str], None]
@@ -210,6 +210,8 @@ class _Job:
             doubt = tokenization_warning(block.sentences) if block.number == 0 else None
             if doubt and embedder.tokenizer_name == "whitespace":
                 log.warning("%s: %s", self.source, doubt)
+            if block.number == 0 and (warning := decomposed_warning(block.sentences)) is not None:
+                log.warning("%s: %s", self.source, warning)
             yield block
 
     def _embed(self, block: Block) -> np.ndarray:
