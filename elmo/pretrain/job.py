@@ -228,7 +228,8 @@ def _prepare_or_open(
             write_config(config, out)  # so that a run that is interrupted here can be continued
             for line in describe_folders((*data_config.training_files, *data_config.all_heldout_files)):
                 say(line)
-            for warning in preflight_warnings(data_config, num_workers):
+            needs_order = config.objective.softmax == "sampled"
+            for warning in preflight_warnings(data_config, num_workers, needs_order=needs_order):
                 say(f"warning: {warning}")
         prepare(data_config, out / "data", num_workers=num_workers, progress=show_progress)
     distributed.barrier()

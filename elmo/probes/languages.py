@@ -75,13 +75,23 @@ def find_treebanks(folder: str | Path) -> dict[str, dict[str, Path]]:
     for path in sorted(folder.glob("*.conllu*")) if folder.is_dir() else ():
         prefix = re.match(r"(?P<common>(?P<language>.+?)[-_.](?:ud[-_.])?)train\b", path.name)
         if prefix:
-            treebanks[prefix["language"]] = find_splits([folder / prefix["common"]])
+            treebanks[prefix["language"]] = _find_treebank(folder, prefix["common"])
     if not treebanks:
+        reason = "there are no treebanks" if folder.is_dir() else "no such folder"
         raise ConfigError(
-            f"{folder}: there are no treebanks.",
+            f"{folder}: {reason}.",
             "Expected a folder with files such as de-ud-train.conllu, de-ud-dev.conllu and de-ud-test.conllu.",
         )
     return treebanks
+
+
+def _find_treebank(folder: Path, common: str) -> dict[str, Path]:
+    """The files of one treebank, whose names begin with `common`."""
+    try:
+        return find_splits([folder / common])
+    except ConfigError as error:
+        names = ", ".join(f"{common}{split}.conllu" for split in SPLITS)
+        raise ConfigError(error.message, f"Expected {names}, all three or none.") from error
 
 
 def _means(languages: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, float]]:

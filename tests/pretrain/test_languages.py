@@ -157,11 +157,29 @@ def test_every_language_has_held_out_text(tmp_path: Path) -> None:
     assert held == {"aa": 1, "bb": 1}
 
 
-def test_held_out_files_belong_to_languages(tmp_path: Path) -> None:
+def test_a_language_without_held_out_text_and_one_with_far_too_much_give_a_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    texts = {"aa": ["one two three .\n"] * 30, "bb": ["one two .\n"] * 20 + ["two one .\n"] * 20}
+    for name, lines in texts.items():
+        (tmp_path / f"{name}.txt").write_text("".join(lines), encoding="utf-8")
+    languages = {name: [str(tmp_path / f"{name}.txt")] for name in texts}
+    data = prepare(PrepareConfig(files=(), languages=languages, heldout=0.1), tmp_path / "prepared", num_workers=1)
+    held = {source["language"]: source["heldout_sentences"] for source in data.manifest["sources"]}
+    assert held == {"aa": 0, "bb": 20}, "never all sentences of a language"
+    assert "No sentence of aa is held out of 30, so that no perplexity is measured." in caplog.text
+    assert (
+        "20 of 40 sentences of bb are held out, not 10%, because equal sentences are held out together." in caplog.text
+    )
+
+
+def test_held_out_files_belong_to_languages(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     test = write_text(tmp_path / "test.txt", 10, seed=5)
     data = prepared(tmp_path, heldout_languages={"bb": [str(test)]})
     assert data.heldout.num_sentences == 10
     assert data.by_language({str(test): 1}) == {"bb": [1]}
+    assert "No sentence of aa is held out" in caplog.text
+    assert "of bb" not in caplog.text
     assert data.unknown_shares() == {"bb": pytest.approx(0.0, abs=0.05)}  # words of the large language
 
 
@@ -203,6 +221,8 @@ def test_samples_of_held_out_text_give_languages_equal_parts() -> None:
         ({"files": (), "languages": {"aa": "a.txt"}, "heldout_languages": {"bb": "h.txt"}}, "bb has held-out text"),
         ({"files": ("x.txt",), "temperature": 2.0}, "no languages"),
         ({"files": (), "languages": {"aa": "a.txt"}, "temperature": 0.5}, "at least 1"),
+        ({"files": (), "languages": {"aa": "a.txt"}, "temperature": float("inf")}, "finite number"),
+        ({"files": (), "languages": {"de": "a.txt", "DE": "b.txt"}}, "de and DE would be two languages"),
     ],
 )
 def test_contradictory_languages_are_errors(options: dict[str, Any], message: str) -> None:

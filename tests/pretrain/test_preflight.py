@@ -78,6 +78,7 @@ def test_words_longer_than_max_chars_are_counted_by_bytes(tmp_path):
             "default",
             "one line",
         ),
+        ("Le cafe\u0301 est ferme\u0301 .\n" * 30, None, "40.0% of the words have accents as separate characters"),
         ("The cat " * 400 + "\n", None, "Sentences have hundreds of words"),
         (
             "天地玄黄宇宙洪荒日月盈昃辰宿列张 寒来暑往秋收冬藏闰余成岁律吕调阳\n" * 30,
@@ -89,6 +90,12 @@ def test_words_longer_than_max_chars_are_counted_by_bytes(tmp_path):
 def test_unusual_text_gives_a_warning(tmp_path, text, tokenize, warning):
     report = preflight([write(tmp_path, text)], Reading(tokenize=tokenize))
     assert any(warning in text for text in report.warnings), report.warnings
+
+
+def test_abbreviations_that_a_tokenizer_leaves_whole_give_no_warning(tmp_path):
+    text = write(tmp_path, "Das Boot Nr. 7 ist ca. 9 Meter lang.\n" * 30)
+    assert preflight([text], Reading(tokenize="unicode")).warnings == ()
+    assert any("untokenised" in warning for warning in preflight([text]).warnings)
 
 
 def test_coverage_and_order_of_a_given_vocabulary():

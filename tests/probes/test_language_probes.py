@@ -56,9 +56,17 @@ def test_names_with_a_treebank_after_the_language(tmp_path: Path) -> None:
 
 
 def test_folder_without_treebanks_is_an_error(tmp_path: Path) -> None:
-    for path in (tmp_path, tmp_path / "missing"):
-        with pytest.raises(ConfigError, match="there are no treebanks"):
+    for path, reason in ((tmp_path, "there are no treebanks"), (tmp_path / "missing", "no such folder")):
+        with pytest.raises(ConfigError, match=reason):
             find_treebanks(path)
+
+
+def test_an_incomplete_treebank_is_an_error_that_names_the_expected_files(tmp_path: Path) -> None:
+    (tmp_path / "cy-ud-train.conllu").write_text("", encoding="utf-8")
+    (tmp_path / "cy-ud-dve.conllu").write_text("", encoding="utf-8")
+    with pytest.raises(ConfigError, match=r"one dev file") as error:
+        find_treebanks(tmp_path)
+    assert "cy-ud-train.conllu, cy-ud-dev.conllu, cy-ud-test.conllu" in str(error.value)
 
 
 def test_record_has_layers_static_vectors_and_most_frequent_tags_of_every_language(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ errors are what `prepare` refuses; its warnings are problems that `prepare` acce
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -19,7 +20,7 @@ from elmo.errors import DataError
 from elmo.pretrain.data.corpus import CHUNK_BYTES, Chunk, Reading, chunk_jobs, is_splittable
 from elmo.pretrain.data.parallel import map_in_order
 from elmo.pretrain.data.prepare_config import PrepareConfig
-from elmo.pretrain.data.sources import Source, find_sources
+from elmo.pretrain.data.sources import Source, find_language_sources, find_sources
 from elmo.pretrain.data.tokenized_job import ChunkStats, tokenize_job
 from elmo.pretrain.data.vocabulary import MIN_ORDER_SCORE, WordCounts, choose_words, order_score, read_vocabulary
 from elmo.text.vocab import BOS, EOS, UNK, Vocabulary
@@ -47,7 +48,8 @@ class CorpusReport:
     suggested_max_chars: int  # so that at most one word in a thousand is truncated
     bytes_per_word: float
     upper_share: float | None  # words with a capital letter, of those with letters that have case; None: there are none
-    glued_share: float  # words that end in a comma, full stop or similar
+    glued_share: float  # words that end in a comma or similar; in text without a tokenizer, also in a full stop
+    decomposed_share: float  # words that are shorter in Unicode's form NFC: their accents are separate characters
     coverage: float  # tokens in the vocabulary: the given one, or the one that these options would build
     vocab_size: int
     order_score: float | None  # of a given vocabulary; see vocabulary.order_score
@@ -73,10 +75,15 @@ class CorpusReport:
         yield from (f"error: {error}" for error in self.errors)
 
 
-def preflight_warnings(config: PrepareConfig, num_workers: int | None = None) -> list[str]:
-    """Warnings about a sample of the text to be prepared; none for standard input, which can be read only once."""
+def preflight_warnings(config: PrepareConfig, num_workers: int | None = None, *, needs_order: bool = True) -> list[str]:
+    """Warnings about a sample of the text to be prepared; none for standard input, which can be read only once.
+
+    `needs_order`: whether a given vocabulary must be sorted by frequency, as the sampled softmax requires.
+    """
     if "-" in config.training_files:
         return []
+    if config.languages:
+        find_language_sources(config.languages)  # a file of two languages is an error
     report = preflight(
         config.training_files,
         config.reading,
@@ -87,7 +94,7 @@ def preflight_warnings(config: PrepareConfig, num_workers: int | None = None) ->
         max_bytes=SAMPLE_BYTES,
         num_workers=num_workers,
     )
-    return list(report.warnings)
+    return [warning for warning in report.warnings if needs_order or warning != _unsorted(report.order_score)]
 
 
 def preflight(
@@ -173,6 +180,7 @@ def _report(
     score = order_score(vocab, np.array([counts.count(word) for word in vocab.words])) if vocab else None
     longest = max(all_stats, key=lambda stats: stats.longest_line, default=None)
     num_bytes = sum(stats.num_bytes for stats in all_stats)
+    glued = _GLUED if reading.tokenize is None else _GLUED_COMMA
     report = CorpusReport(
         num_files=len(sources),
         num_bytes=num_bytes,
@@ -187,7 +195,8 @@ def _report(
         suggested_max_chars=_suggest_max_chars(sizes, train),
         bytes_per_word=float((sizes * train).sum() / divisor),
         upper_share=_token_share(words, train, lambda word: word != word.lower(), among=_has_case),
-        glued_share=_token_share(words, train, lambda word: _GLUED.search(word) is not None) or 0.0,
+        glued_share=_token_share(words, train, lambda word: glued.search(word) is not None) or 0.0,
+        decomposed_share=_token_share(words, train, _is_decomposed) or 0.0,
         coverage=coverage,
         vocab_size=len(vocab_words),
         order_score=score,
@@ -228,14 +237,31 @@ def _warnings(report: CorpusReport, all_stats: Sequence[ChunkStats], max_chars: 
         yield f"{report.num_blank:,} of {report.num_lines:,} lines are blank; they are skipped."
     if report.num_tokens and report.coverage < 0.9 and not report.sampled:
         yield f"The vocabulary covers only {report.coverage:.1%} of the text; the softmax reads the rest as <UNK>."
-    if report.order_score is not None and report.order_score < MIN_ORDER_SCORE:
+    if unsorted := _unsorted(report.order_score):
+        yield unsorted
+    if report.decomposed_share > 0.001:
         yield (
-            f"The vocabulary is not sorted by falling frequency (order score {report.order_score:.2f}); "
-            "the sampled softmax will refuse it."
+            f"{report.decomposed_share:.1%} of the words have accents as separate characters (Unicode form NFD), and "
+            "differ from the same words in form NFC: uconv -x NFC or Python's unicodedata.normalize joins them."
         )
 
 
+def _unsorted(score: float | None) -> str:
+    """A warning about the order of a vocabulary; empty if it is sorted, or if none was given."""
+    if score is None or score >= MIN_ORDER_SCORE:
+        return ""
+    return (
+        f"The vocabulary is not sorted by falling frequency (order score {score:.2f}); "
+        "the sampled softmax will refuse it."
+    )
+
+
 _GLUED = re.compile(r"[^\W\d_]{2}[\"')\]]?[,;:?!.][\"')\]]?\Z")
+_GLUED_COMMA = re.compile(r"[^\W\d_]{2}[\"')\]]?[,;:?!][\"')\]]?\Z")  # tokenizers leave the stop of abbreviations
+
+
+def _is_decomposed(word: str) -> bool:
+    return not word.isascii() and len(unicodedata.normalize("NFC", word)) < len(word)
 
 
 def _has_case(word: str) -> bool:

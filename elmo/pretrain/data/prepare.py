@@ -167,7 +167,7 @@ def _tokenize(
     nonempty = {source for job in jobs for source, _ in job.spans}
     for index, source in enumerate(sources):
         if records[index]["skipped"] is None and index not in nonempty:
-            hint = "Remove it, or choose errors=skip to skip such files."
+            hint = "Remove it, or skip such files: `elmo prepare --errors skip`, or --set data.reading.errors=skip."
             on_error(index, DataError(f"{source.path} contains no sentence.", hint))
         if records[index]["mtime_ns"] != modified_ns(source):
             raise DataError(f"{source.path} changed while it was read.", "Prepare again when it is complete.")

@@ -58,7 +58,7 @@ class PrepareConfig:
         for name in ("languages", "heldout_languages"):
             object.__setattr__(self, name, _as_table(getattr(self, name)))
         if not 1 <= self.temperature < float("inf"):
-            raise ConfigError(f"temperature is {self.temperature}; expected a number of at least 1.")
+            raise ConfigError(f"temperature is {self.temperature}; expected a finite number of at least 1.")
         if self.languages and (self.files or self.heldout_files):
             raise ConfigError(
                 "Some files have a language and others have none.",
@@ -68,6 +68,12 @@ class PrepareConfig:
             raise ConfigError(
                 f"temperature is {self.temperature:g} and the text has no languages.", "Name them: --language de=de.txt"
             )
+        spellings: dict[str, str] = {}
+        for name in self.languages:
+            if spellings.setdefault(name.casefold(), name) != name:
+                raise ConfigError(
+                    f"{spellings[name.casefold()]} and {name} would be two languages.", "Write the name in one way."
+                )
         for name in self.heldout_languages:
             if name not in self.languages:
                 known = ", ".join(self.languages) or "none"

@@ -87,11 +87,38 @@ def split_and_count(
                     records[index][prefix + name] += int(per_source[index])
     if not any(record["sentences"] for record in records):
         raise DataError("There is no training text: not one sentence.", "Check the files and the held-out share.")
+    _warn_of_heldout(records, source_splits, source_languages, language_names, heldout_share)
     if len(repeated):
         percent = 100 * len(repeated) / len(heldout_hashes)
         log.warning("%.1f%% of the distinct held-out sentences also occur in the training text.", percent)
     manifest = {"languages": [language.to_dict() for language in languages]} if languages else {}
     return _write_words(config, vocab, counts, folder) | {"repeated_heldout": len(repeated)} | manifest
+
+
+def _warn_of_heldout(
+    records: Sequence[dict[str, Any]],
+    source_splits: np.ndarray,
+    source_languages: np.ndarray,
+    language_names: Sequence[str],
+    share: float,
+) -> None:
+    """Warns of each language of which no sentence or far more than the wanted share is held out.
+
+    share 0: nothing is held out of the training files, but there may be held-out files.
+    """
+    if not share and HELDOUT not in source_splits:
+        return
+    for language in np.unique(source_languages[source_splits == TRAIN]).tolist():
+        rows = [record for record, number in zip(records, source_languages, strict=True) if number == language]
+        heldout, train = (sum(row[name] for row in rows) for name in ("heldout_sentences", "sentences"))
+        name = f" of {language_names[language]}" if language_names else ""
+        if heldout == 0:
+            log.warning("No sentence%s is held out of %d, so that no perplexity is measured.", name, train)
+        elif share and heldout > 2 * share * (train + heldout) + 3:
+            log.warning(
+                "%d of %d sentences%s are held out, not %.0f%%, because equal sentences are held out together.",
+                heldout, train + heldout, name, 100 * share,
+            )  # fmt: skip
 
 
 def _sentence_splits(
@@ -141,13 +168,13 @@ def _heldout_thresholds(
     """For each language: a sentence is held out if its random number is below this threshold.
 
     It is the threshold for `share`, a lower one so that at most max_heldout sentences are held out, or a higher one
-    so that one sentence is held out if `share` selects none of 20 or more.
+    so that one sentence is held out if `share` selects none of 20 or more. Not all sentences are held out.
     """
     num_languages = int(source_languages.max(initial=0)) + 1
     if share == 0:
         return [0] * num_languages
     threshold = probability_threshold(share)
-    totals, smallest = [0] * num_languages, [(1 << 64) - 1] * num_languages
+    totals, smallest, largest = [0] * num_languages, [(1 << 64) - 1] * num_languages, [0] * num_languages
     below: list[list[np.ndarray]] = [[] for _ in totals]
     for job in jobs:
         sources = job.sentence_sources()
@@ -157,18 +184,22 @@ def _heldout_thresholds(
             draws = random_uint64(hashes[in_train & (sentence_languages == language)], key)
             totals[language] += len(draws)
             smallest[language] = min(smallest[language], int(draws.min()))
+            largest[language] = max(largest[language], int(draws.max()))
             below[language].append(draws[draws < np.uint64(threshold)])
-    return [_limit_threshold(threshold, *of_one, max_heldout) for of_one in zip(totals, smallest, below, strict=True)]
+    of_languages = zip(totals, smallest, largest, below, strict=True)
+    return [_limit_threshold(threshold, *of_one, max_heldout) for of_one in of_languages]
 
 
-def _limit_threshold(threshold: int, total: int, smallest: int, below: list[np.ndarray], max_heldout: int) -> int:
-    """The threshold of one language with `total` sentences; `below` are the random numbers below the threshold."""
+def _limit_threshold(
+    threshold: int, total: int, smallest: int, largest: int, below: list[np.ndarray], max_heldout: int
+) -> int:
+    """The threshold of one language, from its random numbers: how many, the extremes, and those below the threshold."""
     chosen = np.sort(np.concatenate(below)) if below else np.zeros(0, dtype=np.uint64)
     if len(chosen) > max_heldout:
         threshold = int(chosen[max_heldout])
     elif len(chosen) == 0 and total >= 20:
         threshold = smallest + 1
-    return 0 if len(chosen) == total else threshold  # never hold out all sentences
+    return 0 if largest < threshold else threshold  # equal sentences have equal numbers
 
 
 def _write_words(config: PrepareConfig, vocab: Vocabulary | None, counts: WordCounts, folder: Path) -> dict[str, Any]:

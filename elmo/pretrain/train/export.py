@@ -202,7 +202,9 @@ def _model_card(config: RunConfig, data: PreparedData, report: dict[str, Any]) -
             )
         lines.append(f"\n{DEFINITION}\n")
     if "languages" in report:
-        lines.append("\n| language | words | share of training | repetitions | unknown held-out words | perplexity |")
+        lines.append(
+            "\n| language | words | share of training | times read per epoch | unknown held out | perplexity |"
+        )
         lines.append("|---|---|---|---|---|---|")
         for name, row in report["languages"].items():
             perplexity = report.get("perplexity", {}).get("by_language", {}).get(name)

@@ -167,8 +167,9 @@ class _Loop:
                     state.save(self.metrics_log)
         if state.saved_step != state.step:
             state.save(self.metrics_log)
-        self.print_status(self.meter.summary(state.step))
         num_new_steps = state.step - self.first_step
+        if num_new_steps:
+            self.print_status(self.meter.summary(state.step))
         return TrainResult(state.step, reason, state.best, self.signals.received, num_new_steps)
 
     def _stop_reason(self) -> str | None:
