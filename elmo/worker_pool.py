@@ -87,13 +87,14 @@ class _Worker(SpawnProcess):
 
     @staticmethod
     def _Popen(process_obj: BaseProcess) -> Any:  # what `start` calls; multiprocessing has no public way
-        preparation_data = spawn.get_preparation_data
-
         def without_script(name: str) -> dict[str, Any]:
             data = preparation_data(name)  # what the process learns about its parent
-            return {key: value for key, value in data.items() if not key.startswith("init_main_from")}
+            is_script = "init_main_from_path", "init_main_from_name"
+            # another thread may start a process of its own at the same time
+            return {key: value for key, value in data.items() if name != process_obj.name or key not in is_script}
 
         with _start_lock:
+            preparation_data = spawn.get_preparation_data
             spawn.get_preparation_data = without_script
             try:
                 return SpawnProcess._Popen(process_obj)

@@ -131,7 +131,7 @@ def tokenization_warning(sentences: Sequence[Sequence[str]]) -> str | None:
     """
     sample = [list(tokens[:200]) for tokens in sentences[:: max(1, len(sentences) // 200)]]
     words = [token for tokens in sample for token in tokens if _LETTERS.search(token)]
-    glued = [word for word in words if _GLUED_COMMA.search(word)]
+    glued = [word for word in words if GLUED_COMMA.search(word)]
     last_tokens = [tokens[-1] for tokens in sample if len(tokens) > 1]
     glued_stops = [token for token in last_tokens if _GLUED_STOP.search(token)]
     if len(glued) > max(0.02 * len(words), 0.5) or len(glued_stops) > max(0.3 * len(last_tokens), 0.5):
@@ -160,7 +160,7 @@ def decomposed_warning(sentences: Sequence[Sequence[str]]) -> str | None:
 
 
 _LETTERS = re.compile(r"[^\W\d_]")
-_GLUED_COMMA = re.compile(r"[^\W_]{2}[\"')\]]?[,;:?!][\"')\]]?\Z")
+GLUED_COMMA = re.compile(r"[^\W_]{2}[\"')\]]?[,;:?!][\"')\]]?\Z")
 _GLUED_STOP = re.compile(r"[^\W\d_]{2}[\"')\]]?[.?!][\"')\]]?\Z")
 
 

@@ -12,7 +12,7 @@ LANGUAGES = {  # ISO 639 code: English name
     "hi": "Hindi", "hr": "Croatian", "hu": "Hungarian", "id": "Indonesian", "it": "Italian", "ja": "Japanese",
     "ko": "Korean", "la": "Latin", "lt": "Lithuanian", "lv": "Latvian", "nb": "Norwegian Bokmål", "nl": "Dutch",
     "nn": "Norwegian Nynorsk", "no": "Norwegian", "pl": "Polish", "protein": "Protein", "pt": "Portuguese",
-    "ro": "Romanian", "ru": "Russian", "sk": "Slovak", "sl": "Slovenian", "sr": "Serbian", "sv": "Swedish",
+    "ro": "Romanian", "ru": "Russian", "sk": "Slovak", "sl": "Slovene", "sr": "Serbian", "sv": "Swedish",
     "sw": "Swahili", "tr": "Turkish",
     "ug": "Uyghur", "uk": "Ukrainian", "ur": "Urdu", "vi": "Vietnamese", "zh": "Chinese",
 }  # fmt: skip
@@ -25,7 +25,7 @@ _OTHER_NAMES = {  # own names, codes of three letters, and further English names
     "한국어": "ko", "latina": "la", "lietuvių": "lt", "latviešu": "lv", "bokmål": "nb", "bokmal": "nb",
     "nederlands": "nl",
     "flemish": "nl", "nynorsk": "nn", "norsk": "no", "polski": "pl", "português": "pt", "por": "pt", "română": "ro",
-    "русский": "ru", "rus": "ru", "slovenčina": "sk", "slovene": "sl", "slovenščina": "sl", "српски": "sr",
+    "русский": "ru", "rus": "ru", "slovenčina": "sk", "slovenian": "sl", "slovenščina": "sl", "српски": "sr",
     "srpski": "sr", "svenska": "sv", "kiswahili": "sw", "türkçe": "tr", "українська": "uk", "اردو": "ur",
     "tiếng việt": "vi", "中文": "zh", "mandarin": "zh", "zho": "zh",
 }  # fmt: skip

@@ -23,6 +23,7 @@ from elmo.pretrain.data.prepare_config import PrepareConfig
 from elmo.pretrain.data.sources import Source, find_language_sources, find_sources
 from elmo.pretrain.data.tokenized_job import ChunkStats, tokenize_job
 from elmo.pretrain.data.vocabulary import MIN_ORDER_SCORE, WordCounts, choose_words, order_score, read_vocabulary
+from elmo.text.inputs import GLUED_COMMA
 from elmo.text.vocab import BOS, EOS, UNK, Vocabulary
 
 SAMPLE_BYTES = 32 << 20  # of text are checked before it is prepared
@@ -180,7 +181,7 @@ def _report(
     score = order_score(vocab, np.array([counts.count(word) for word in vocab.words])) if vocab else None
     longest = max(all_stats, key=lambda stats: stats.longest_line, default=None)
     num_bytes = sum(stats.num_bytes for stats in all_stats)
-    glued = _GLUED if reading.tokenize is None else _GLUED_COMMA
+    glued = _GLUED if reading.tokenize is None else GLUED_COMMA  # tokenizers leave the stop of abbreviations
     report = CorpusReport(
         num_files=len(sources),
         num_bytes=num_bytes,
@@ -257,7 +258,6 @@ def _unsorted(score: float | None) -> str:
 
 
 _GLUED = re.compile(r"[^\W\d_]{2}[\"')\]]?[,;:?!.][\"')\]]?\Z")
-_GLUED_COMMA = re.compile(r"[^\W\d_]{2}[\"')\]]?[,;:?!][\"')\]]?\Z")  # tokenizers leave the stop of abbreviations
 
 
 def _is_decomposed(word: str) -> bool:
