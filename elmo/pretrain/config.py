@@ -34,6 +34,11 @@ class ObjectiveConfig:
 
     def __post_init__(self) -> None:
         check_fields(self)
+        if self.cutoffs and self.softmax != "adaptive":
+            raise ConfigError(
+                f"objective.cutoffs are for the adaptive softmax, and objective.softmax is {self.softmax!r}.",
+                "Leave them out, or set objective.softmax=adaptive.",
+            )
 
     def is_sampled(self, head: HeadConfig) -> bool:
         """Whether training scores a sample of the words, and not all of them."""

@@ -21,7 +21,12 @@ from elmo.settings import parse_assignment, read_toml
         [{"model": {"chars": None, "words": {"num_words": 9, "word_dim": 128}}, "objective": {"tied": True}}],
         [{"model": {"lstm": {"cell_clip": None, "proj_clip": 1.5}, "chars": {"filters": [[1, 4], [2, 8]]}}}],
         [{"data": {"max_vocab": None, "reading": {"tokenize": "default"}}, "optim": {"lr": 1e-5, "final": 1}}],
-        [{"train": {"stop_after": 12.5, "patience": 3, "tensorboard": True}, "objective": {"cutoffs": [10, 20]}}],
+        [
+            {
+                "train": {"stop_after": 12.5, "patience": 3, "tensorboard": True},
+                "objective": {"softmax": "adaptive", "cutoffs": [10, 20]},
+            }
+        ],
     ],
 )
 def test_written_settings_read_back_as_the_same_run(layers: list[dict[str, Any]], tmp_path: Path) -> None:
@@ -95,6 +100,7 @@ def test_words_keep_the_given_width(table: Any, word_dim: int) -> None:
         ({"objective": {"softmax": "half"}}, "'half'", ""),
         ({"objective": {"dropout": 1.0}}, "1.0", ""),
         ({"objective": {"tied": True}}, "tied", ""),
+        ({"objective": {"cutoffs": [9]}}, "objective.cutoffs are for the adaptive softmax", "softmax=adaptive"),
         ({"data": {"max_chars": 60}}, "data.max_chars is 60, but the model reads 50", "--max-chars"),
         ({"optim": {"lr": "abc"}}, "optim.lr is 'abc'; expected a number above 0.", ""),
         ({"optim": {"beta1": "x"}}, "optim.beta1 is 'x'; expected a number from 0 to below 1.", ""),
