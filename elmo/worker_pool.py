@@ -1,7 +1,7 @@
 """A pool of worker processes that compute jobs in order, for passes over a corpus and for encoding on several devices.
 
 Workers start with the "spawn" method, which is safe when the parent process has threads or uses a GPU. Unlike other
-spawned processes, they do not run the script of their parent again, because they need nothing from it: a script
+spawned processes, they do not run the script of their parent again unless it defines a class that they need: a script
 without `if __name__ == "__main__":` may use a pool.
 """
 
@@ -35,15 +35,25 @@ class WorkerPool:
     """Processes that live until `close`, or until the parent process ends. They ignore Ctrl-C: the parent decides."""
 
     def __init__(
-        self, num_workers: int, prepare: Callable[..., None] | None = None, arguments: tuple[Any, ...] = ()
+        self,
+        num_workers: int,
+        prepare: Callable[..., None] | None = None,
+        arguments: tuple[Any, ...] = (),
+        *,
+        needs_script: bool = False,
     ) -> None:
-        """Each worker calls `prepare` with the arguments once, before its first job."""
+        """Each worker calls `prepare` with the arguments once, before its first job.
+
+        With `needs_script`, workers first run the parent's script, as a module that is not `__main__`.
+        """
         if num_workers < 1:
             raise ConfigError(f"workers is {num_workers}; expected 1 or more.")
         self.num_workers = num_workers
         self.is_closed = False
+        self._needs_script = needs_script
+        context = multiprocessing.get_context("spawn") if needs_script else spawn_context()
         self._processes = ProcessPoolExecutor(
-            num_workers, mp_context=spawn_context(), initializer=_initialize_worker, initargs=(prepare, arguments)
+            num_workers, mp_context=context, initializer=_initialize_worker, initargs=(prepare, arguments)
         )
 
     def map_in_order(self, function: Callable[[Job], Result], jobs: Iterable[Job]) -> Iterator[Result]:
@@ -60,9 +70,10 @@ class WorkerPool:
             while futures:
                 yield futures.popleft().result()
         except BrokenProcessPool as error:
+            script = ' Your script needs `if __name__ == "__main__":`, because workers run it again for its classes.'
             raise ElmoError(
                 "A worker process ended unexpectedly: it was killed, ran out of memory, or could not start.",
-                "Try fewer workers.",
+                "Try fewer workers." + (script if self._needs_script else ""),
             ) from error
         finally:
             for future in futures:  # of a caller that stopped early

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 MOST_CPU_WORKERS = 4  # if no devices are named
 LARGEST_CHUNK = 5000  # sentences
+_SCRIPT_CLASS = b"c__main__\n"  # how a pickle of protocol 2, torch's default, names a class of the caller's script
 
 
 class EncodePool:
@@ -60,7 +61,8 @@ class EncodePool:
         num_threads = max(1, torch.get_num_threads() // num_on_cpu)
         options = {"state": embedder.state, "dtype": embedder.dtype}
         arguments = (models, options, num_threads)
-        self._workers = WorkerPool(len(self.devices), _load_worker, arguments)
+        needs_script = _SCRIPT_CLASS in model_bytes
+        self._workers = WorkerPool(len(self.devices), _load_worker, arguments, needs_script=needs_script)
 
     def __enter__(self) -> EncodePool:
         return self

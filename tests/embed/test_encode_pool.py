@@ -105,13 +105,44 @@ def test_a_device_by_name_moves_the_embedder_and_keeps_its_cache_if_it_is_there(
         embedder.encode(TEXTS, device="nowhere")
 
 
-@pytest.mark.slow
-def test_a_script_without_a_main_guard_gets_a_clear_error(tmp_path: Path) -> None:
-    script = "import elmo\nelmo.load('tiny-random', device='cpu').encode(['One .', 'Two .'], device=['cpu', 'cpu'])\n"
+SCRIPT_WITH_A_CLASS = """
+import elmo
+from elmo.embed.embedder import Embedder
+from elmo.text.indexer import ByteIndexer
+
+class Lowercase(ByteIndexer):
+    def row(self, token):
+        return super().row(token.lower())
+
+    def rows(self, tokens):
+        return super().rows([token.lower() for token in tokens])
+
+if __name__ == "__main__":
+    embedder = Embedder(elmo.load("tiny-random", device="cpu").model, Lowercase(50), device="cpu")
+    with embedder.start_multi_process_pool(["cpu"]) as pool:
+        one, two = embedder.encode(["One TWO", "one two"], pool=pool)
+        print(abs(one - two).max())
+"""
+
+
+SCRIPT_WITHOUT_A_GUARD = """
+import elmo
+
+print("started")
+print(elmo.load("tiny-random", device="cpu").encode(["One .", "Two ."], device=["cpu", "cpu"]).shape)
+"""
+
+
+@pytest.mark.parametrize(
+    ("script", "printed"),
+    [
+        pytest.param(SCRIPT_WITH_A_CLASS, ["0.0"], id="workers have the classes of the script"),
+        pytest.param(SCRIPT_WITHOUT_A_GUARD, ["started", "(2, 128)"], id="workers do not run a script without classes"),
+    ],
+)
+def test_scripts_may_use_a_pool(tmp_path: Path, script: str, printed: list[str]) -> None:
     (tmp_path / "script.py").write_text(script, encoding="utf-8")
     environment = os.environ | {"PYTHONPATH": str(Path(elmo.__file__).parents[1])}
-    done = subprocess.run(
-        [sys.executable, tmp_path / "script.py"], env=environment, capture_output=True, text=True, check=False
-    )
-    assert done.returncode != 0
-    assert 'A script must call this below `if __name__ == "__main__":`' in done.stderr.splitlines()[-1]
+    command = [sys.executable, tmp_path / "script.py"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert (done.stdout.splitlines(), done.returncode) == (printed, 0), done.stderr
