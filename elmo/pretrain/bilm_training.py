@@ -19,7 +19,7 @@ from typing import Any
 
 from elmo.errors import ConfigError, DataError, OutputError
 from elmo.files import atomic_file, explain_write
-from elmo.pretrain.config import CONFIG_FILE, RunConfig, make_config
+from elmo.pretrain.config import RunConfig, make_config
 from elmo.pretrain.continued import VOCAB_FILE
 from elmo.pretrain.finetune import finetune
 from elmo.pretrain.finetune_settings import DEFAULTS, check_finetuning_settings
@@ -30,7 +30,7 @@ from elmo.weights.lookup import find_model
 
 log = logging.getLogger(__name__)
 
-_OF_A_RUN = ("data", VOCAB_FILE, CONFIG_FILE)  # what a run writes first: prepared text; in fine-tuning, its vocabulary
+_OF_A_TEXT = ("data", VOCAB_FILE)  # what a run writes from its text: prepared shards; in fine-tuning, a vocabulary
 Files = str | Path | Sequence[str | Path]
 Text = Files | Mapping[str, Files]  # with several languages: language -> files
 Section = Mapping[str, Any]
@@ -145,7 +145,7 @@ def _as_list(files: Files) -> list[str]:
 def _write_lines(path: Path, lines: Iterable[str]) -> None:
     """Writes the text into the run folder, where a resumed run finds it; under torchrun, one process does.
 
-    The text of a run that has begun is never replaced.
+    The text from which a run has written files is never replaced.
     """
     if os.environ.get("RANK", "0") != "0":
         return
@@ -161,8 +161,8 @@ def _write_lines(path: Path, lines: Iterable[str]) -> None:
                 if "\n" in line.removesuffix("\n"):
                     raise DataError(f"lines[{number}] contains a line break.", "Pass one string per line.")
                 file.write(line.removesuffix("\n") + "\n")
-        has_begun = any((path.parent / name).exists() for name in _OF_A_RUN)
-        if has_begun and path.exists() and not filecmp.cmp(partial, path, shallow=False):
+        is_used = any((path.parent / name).exists() for name in _OF_A_TEXT)
+        if is_used and path.exists() and not filecmp.cmp(partial, path, shallow=False):
             raise OutputError(
                 f"The run in {path.parent} was started with other lines.",
                 "Pass the same lines to continue it, or choose another folder.",

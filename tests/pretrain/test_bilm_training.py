@@ -53,6 +53,13 @@ def test_other_lines_do_not_replace_the_text_of_a_run(tmp_path: Path) -> None:
     assert elmo.train_bilm(lines=lines, out=out, model=MODEL, **SECTIONS).num_steps == 4
 
 
+def test_lines_are_corrected_after_lines_that_could_not_be_prepared(tmp_path: Path) -> None:
+    lines = write_text(tmp_path / "text.txt", 120).read_text().splitlines()
+    with pytest.raises(DataError, match="no sentence"):
+        elmo.train_bilm(lines=["", ""], out=tmp_path / "run", model=MODEL, **SECTIONS)
+    assert elmo.train_bilm(lines=lines, out=tmp_path / "run", model=MODEL, **SECTIONS).num_steps == 4
+
+
 def test_other_lines_do_not_replace_the_text_of_a_fine_tuning_interrupted_before_its_first_step(tmp_path: Path) -> None:
     lines = write_text(tmp_path / "text.txt", 120).read_text().splitlines()
     source = elmo.train_bilm(lines=lines, out=tmp_path / "source", model=MODEL, **SECTIONS).model
