@@ -88,10 +88,11 @@ def sample_efficiency(records: Sequence[Record], *, least_shares: int = 2) -> li
         for curve in curves.values():
             baseline = baselines.get(settings_key(curve[0], ignore=(*VARIED, "elmo")), [])
             if baseline:
-                candidates.append(_efficiency(task, curve, baseline))
-        candidates = [candidate for candidate in candidates if _rank(candidate)[0] >= least_shares]
+                one = _efficiency(task, curve, baseline)
+                candidates.append(((*_rank(one), _dev_mean(curve)), one))
+        candidates = [(rank, one) for rank, one in candidates if rank[0] >= least_shares]
         if candidates:
-            efficiencies.append(max(candidates, key=_rank))
+            efficiencies.append(max(candidates, key=lambda candidate: candidate[0])[1])
     return efficiencies
 
 
@@ -112,6 +113,12 @@ def _rank(efficiency: Efficiency) -> tuple[int, int]:
     """The larger, the rather a curve is shown: shares with both scores, then runs."""
     scores = [(s.baseline, s.elmo) for s in efficiency.shares if s.baseline is not None and s.elmo is not None]
     return len(scores), sum(len(baseline.values) + len(elmo.values) for baseline, elmo in scores)
+
+
+def _dev_mean(curve: Sequence[Record]) -> float:
+    """The mean dev score on the largest share, which decides between two editions of a biLM with as many runs."""
+    largest = max(map(data_share, curve))
+    return score([r for r in curve if data_share(r) == largest], split="dev").mean
 
 
 def _efficiency(task: str, elmo: Sequence[Record], baseline: Sequence[Record]) -> Efficiency:

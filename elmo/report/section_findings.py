@@ -10,7 +10,10 @@ from elmo.report.page import Cell, Section, Table
 _METHOD = (
     "A difference between runs is significant at the 5 percent level of Student's t test, with the deviation over "
     "seeds pooled over the runs in the same row of its table; a difference between a probe's layers is significant if "
-    "it is larger than twice its standard error. Weights are near uniform if none is further than 0.15 from the mean."
+    "it is larger than twice its standard error. ELMo needs fewer updates if each of its seeds reaches the best dev "
+    "score of the baseline sooner than the baseline does. A task favours the first biLSTM layer if its mean weight is "
+    "above every other one by more than 0.02 and by more than the deviation over seeds. Weights are near uniform if "
+    "none is further than 0.15 from the mean."
 )
 _VERDICTS = {  # Finding.holds -> colour, sign, and the words of the tally for one finding and for several
     1: ("good", "✓", "agrees with the paper", "agree with the paper"),

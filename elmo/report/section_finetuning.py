@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from elmo.report.page import Cell, Missing, Part, Section, Table
-from elmo.report.run_groups import task_title
+from elmo.report.run_groups import metric_title, task_title
 from elmo.report.sources import Sources
 from elmo.report.table7 import PAPER, Row
 
@@ -39,7 +39,7 @@ def finetuning_section(rows: Sequence[Row], sources: Sources) -> Section:
 def _cells(row: Row, sources: Sources) -> list[Cell | str]:
     key = sources.add_runs(row.tuned.paths)
     return [
-        f"{row.title} ({row.metric})",
+        f"{row.title} ({metric_title(row.metric)})",
         *map(str, row.paper or ("-", "-")),
         Cell(text=f"{row.before:.1f}", source=key),
         Cell(text=f"{row.after:.1f}", source=key),

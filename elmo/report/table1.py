@@ -1,8 +1,10 @@
 """The paper's Table 1 from task runs: published scores of six tasks next to ours, without and with ELMo.
 
 Only runs on the whole training file count. Runs that differ only in the seed are one entry. If a task has several
-entries with ELMo (or without), the table shows the one with the most seeds, then the best mean on dev: dev selects, the
-score shown is test. A task without a test file shows dev and is marked so.
+entries with ELMo, the table shows the one with the most seeds, then one that has a baseline of the same settings, then
+the best mean on dev: dev selects, the score shown is test. Its baseline is the one of the same settings, files and word
+vectors, or else the one with the most seeds, then the best mean on dev. A task without a test file shows dev and is
+marked so.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from elmo.report.run_groups import Record, data_share, group_runs, score
+from elmo.report.run_groups import Record, data_share, group_runs, score, settings_key
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,7 +82,8 @@ class Row:
     paper: Published
     baseline: Entry | None
     elmo: Entry | None
-    same_data: bool  # whether both entries were trained and scored on the same files
+    same_data: bool  # whether both entries have the same files and word vectors
+    is_finetuned: bool = False  # whether the biLM was first fine-tuned on the text of the task
 
     @property
     def absolute(self) -> float | None:
@@ -101,16 +104,36 @@ def make_table(records: Sequence[Record]) -> list[Row]:
     for task, paper in PUBLISHED.items():
         runs = [r for r in records if r["task"] == task and data_share(r) == 1.0]
         if runs:
-            baseline = choose([r for r in runs if r["elmo"] is None])
-            elmo = choose([r for r in runs if r["elmo"] is not None])
-            files = {_data_key(r) for r in runs for e in (baseline, elmo) if e and r["path"] in e.paths}
-            rows.append(Row(task=task, paper=paper, baseline=baseline, elmo=elmo, same_data=len(files) <= 1))
+            baseline, elmo = _pair(runs)
+            shown = [r for r in runs for entry in (baseline, elmo) if entry and r["path"] in entry.paths]
+            rows.append(
+                Row(
+                    task=task,
+                    paper=paper,
+                    baseline=baseline,
+                    elmo=elmo,
+                    same_data=len(set(map(_data_key, shown))) <= 1,
+                    is_finetuned=any(bool(r["elmo"] and r["elmo"].get("finetuning")) for r in shown),
+                )
+            )
     return rows
 
 
-def choose(records: Sequence[Record]) -> Entry | None:
-    """The entry with the most seeds, then the best mean on dev; None without records."""
-    return max(summarize(records), key=lambda entry: (len(entry.seeds), entry.dev_mean), default=None)
+def _pair(records: Sequence[Record]) -> tuple[Entry | None, Entry | None]:
+    """The baseline and the entry with ELMo of one task; None without such records."""
+    baselines = {
+        settings_key(group[0], ignore=("elmo",)): _entry(group)
+        for group in group_runs([r for r in records if r["elmo"] is None]).values()
+    }
+    with_elmo = [
+        (baselines.get(settings_key(group[0], ignore=("elmo",))), _entry(group))
+        for group in group_runs([r for r in records if r["elmo"] is not None]).values()
+    ]
+    best_baseline = max(baselines.values(), key=lambda entry: (len(entry.seeds), entry.dev_mean), default=None)
+    if not with_elmo:
+        return best_baseline, None
+    baseline, elmo = max(with_elmo, key=lambda pair: (len(pair[1].seeds), pair[0] is not None, pair[1].dev_mean))
+    return baseline or best_baseline, elmo
 
 
 def summarize(records: Sequence[Record]) -> list[Entry]:
@@ -130,5 +153,6 @@ def _entry(records: Sequence[Record]) -> Entry:
     )
 
 
-def _data_key(record: Record) -> tuple[tuple[str, str], ...]:
-    return tuple((split, about["sha256"]) for split, about in sorted(record["data"].items()))
+def _data_key(record: Record) -> tuple[tuple[str, str | None], ...]:
+    files = record["data"] | ({"vectors": record["vectors"]} if record.get("vectors") else {})
+    return tuple((name, about["sha256"]) for name, about in sorted(files.items()))

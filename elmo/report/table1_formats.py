@@ -38,6 +38,7 @@ def as_values(rows: Sequence[Row]) -> list[dict[str, Any]]:
             "absolute": row.absolute,
             "relative": row.relative,
             "same_data": row.same_data,
+            "is_finetuned": row.is_finetuned,
         }
         for row in rows
     ]
@@ -59,7 +60,10 @@ def notes(rows: Sequence[Row]) -> list[str]:
     texts = ["Gain: points / relative error reduction. ± is the standard deviation over seeds."]
     for row in rows:
         if not row.same_data:
-            texts.append(f"{row.paper.title}: with and without ELMo are from different files; do not compare them.")
+            differ = "with and without ELMo have different files or word vectors; do not compare them"
+            texts.append(f"{row.paper.title}: {differ}.")
+        if row.is_finetuned:
+            texts.append(f"{row.paper.title}: the biLM was first fine-tuned on the text of the task.")
     return texts
 
 

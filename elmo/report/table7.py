@@ -21,7 +21,8 @@ from elmo.report.run_groups import (
     tasks_in_order,
 )
 
-# Peters et al. 2018, supplemental material, Table 7: (task, part of its text; "" is all of it) -> before, after
+# Peters et al. 2018, supplemental material, Table 7: (task, part of its text; "" is all of it) -> before, after.
+# Compared with a second transcription of the supplement, not with the supplement itself.
 PAPER = {
     ("squad", "contexts"): (99.1, 43.5),
     ("squad", "questions"): (158.2, 52.0),

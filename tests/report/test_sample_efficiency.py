@@ -54,6 +54,14 @@ def test_the_updates_saved_are_those_of_the_runs_with_most_seeds_on_the_whole_fi
     assert saved.largest.reach.fewer == pytest.approx(80)
 
 
+def test_of_two_sets_with_as_many_runs_the_one_with_the_better_dev_score_is_shown_in_any_order():
+    low = pair_of_runs(1.0, 0, [(100, 50.0)], [(60, 55.0)], dropout=0.9)
+    high = pair_of_runs(1.0, 0, [(100, 50.0)], [(20, 60.0)])
+    for records in ([*low, *high], [*high, *low]):
+        (saved,) = compute_results(Records(tasks=records)).updates
+        assert saved.largest.reach.fewer == pytest.approx(80)
+
+
 def test_a_share_with_both_sides_is_compared_if_the_whole_file_has_one():
     records = [*pair_of_runs(0.1, 0, [(100, 50.0)], [(60, 50.0)]), *pair_of_runs(1.0, 0, [(9, 50.0)], [(3, 50.0)])[:1]]
     (saved,) = compute_results(Records(tasks=records)).updates

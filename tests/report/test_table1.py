@@ -88,7 +88,30 @@ def test_different_files_are_noted_and_missing_tests_show_dev():
     rows = make_table([record(test=None), record(elmo=True, sha="other")])
     assert not rows[0].same_data
     assert "70.00 (dev)" in as_text(rows)
-    assert "different files" in as_text(rows)
+    assert "different files or word vectors" in as_text(rows)
+
+
+def test_a_baseline_has_the_settings_and_word_vectors_of_the_runs_with_elmo():
+    def runs(vectors, test, elmo, seeds):
+        about = {"vectors": {"sha256": vectors}}
+        return [record(seed=s, test=test, dev=test, elmo=elmo) | about | {"path": f"{vectors}{elmo}{s}"} for s in seeds]
+
+    first = [*runs("first", 73.0, False, (0, 1, 2)), *runs("first", 77.0, True, (0, 1, 2))]
+    second = [*runs("second", 72.0, False, (0, 1)), *runs("second", 79.0, True, (0, 1, 2))]
+    for records in ([*first, *second], [*second, *first]):
+        (row,) = make_table(records)
+        assert (row.baseline.mean, row.elmo.mean, row.same_data) == (72.0, 79.0, True)
+    (row,) = make_table([*first[:3], *second[2:]])
+    assert (row.baseline.mean, row.elmo.mean, row.same_data) == (73.0, 79.0, False)
+    assert "word vectors; do not compare" in as_text([row])
+
+
+def test_runs_with_a_fine_tuned_bilm_are_noted():
+    tuned = record(elmo=True)
+    tuned["elmo"] |= {"finetuning": {"task": "ner"}}
+    (row,) = make_table([record(), tuned])
+    assert "first fine-tuned on the text of the task" in as_text([row])
+    assert "fine-tuned" not in as_text(make_table([record(), record(elmo=True)]))
 
 
 def test_the_four_formats_agree():
