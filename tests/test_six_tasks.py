@@ -238,5 +238,9 @@ def test_a_tuned_bilm_is_made_once_and_used_and_the_same_command_finds_everythin
     again = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     assert "done runs/ner/tuned-all-0.001-input/seed-0" in first
     assert "done runs/" not in again
+    for changed in (["--set", "optim.lr=0.5"], ["--set-finetune", "lr=0.02"], ["--vectors", str(data / "other.vec")]):
+        (data / "other.vec").write_text("Paris 1 0 0 0 0 0 0 1\n", encoding="utf-8")
+        refused = subprocess.run([*command, *changed], check=False, capture_output=True, text=True)
+        assert refused.returncode != 0, changed
     scores = subprocess.run([*command, "--scores"], check=True, capture_output=True, text=True).stdout
     assert "| NER | tuned-all-0.001-input |" in scores

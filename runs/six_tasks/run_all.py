@@ -26,7 +26,7 @@ import sys
 import tarfile
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -40,13 +40,14 @@ from jobs import (  # noqa: E402  # found by the line above
     Job,
     all_jobs,
     files_of,
+    flat,
     longest_first,
     selected_setting,
     with_needed,
 )
 from scores import format_scores  # noqa: E402
 
-from elmo.settings import parse_assignment, read_toml  # noqa: E402
+from elmo.settings import format_assignment, parse_assignment, read_toml  # noqa: E402
 
 ARCHIVED = ("record.json", "config.json")
 POLL_SECONDS, REPORT_SECONDS = 0.2, 15.0
@@ -76,7 +77,7 @@ class Driver:
     def run(self) -> None:
         """Starts and collects jobs until all are done or the time is over; then kills the running jobs."""
         out: Path = self.options.out
-        for job in [job for job in self.waiting if is_done(job, out)]:
+        for job in finished_runs(self.waiting, self.options):
             copy_record(job, out)
             self.done.add(job.name)
             self.waiting.remove(job)
@@ -175,8 +176,8 @@ class Driver:
         print(f"{self.minutes:5.2f} min  {counts}, {len(self.failed)} failed: {names}", flush=True)
 
 
-def command_of(job: Job, options: argparse.Namespace) -> list[str]:
-    """The command line of a job: `elmo task train`, or this script with --embed or --finetune."""
+def assignments_of(job: Job, options: argparse.Namespace) -> list[str]:
+    """The settings and files of a job as section.key=value."""
     settings = {"train.keep_checkpoint": options.keep_checkpoints, **job.settings}
     if settings.get("elmo.mode") != "none":
         model = str(tuned_model(options.out, job.task)) if job.uses_tuned else options.model
@@ -184,13 +185,16 @@ def command_of(job: Job, options: argparse.Namespace) -> list[str]:
     if job.kind == "train" and not job.name.startswith("tries/"):
         settings = {**selected_setting(job.task, options.out), **settings}
     files = files_of(options.data, job.task)
-    assignments = [f"{key}={value if isinstance(value, str) else json.dumps(value)}" for key, value in settings.items()]
-    flags = [argument for assignment in assignments for argument in ("--set", assignment)]
-    for split, file in files.items():
-        if split != "test" or job.test:
-            flags += ["--set", f"data.{split}={file}"]
+    assignments = [format_assignment(key, value) for key, value in settings.items()]
+    assignments += [f"data.{split}={file}" for split, file in files.items() if split != "test" or job.test]
     if options.vectors is not None:
-        flags += ["--set", f"words.vectors={options.vectors}"]
+        assignments.append(f"words.vectors={options.vectors}")
+    return assignments
+
+
+def command_of(job: Job, options: argparse.Namespace) -> list[str]:
+    """The command line of a job: `elmo task train`, or this script with --embed or --finetune."""
+    flags = [argument for assignment in assignments_of(job, options) for argument in ("--set", assignment)]
     script = [sys.executable, str(Path(__file__).resolve())]
     if job.kind == "embed":
         return [*script, "--embed", job.task, *flags]
@@ -226,7 +230,7 @@ def finetune(task: str, out: Path, assignments: list[str], finetune_assignments:
     from elmo.settings import parse_settings
     from elmo.tasks.finetune import FinetuneConfig, finetune_on_task
 
-    values = dict(_parse_assignment(text) for text in finetune_assignments)
+    values = {key: value for text in finetune_assignments for key, value in parse_assignment(text).items()}
     settings = parse_settings(FinetuneConfig, values, section="finetune")
     finetune_on_task(task_settings(task, assignments), tuned_model(out, task), settings, say=print)
 
@@ -246,10 +250,32 @@ def tuned_model(out: Path, task: str) -> Path:
 
 
 def is_done(job: Job, out: Path) -> bool:
-    """Whether a job is finished. Embedding jobs always run; with a filled cache they are quick."""
+    """Whether the result of a job exists. Embedding jobs have none; with a filled cache they are quick."""
     if job.kind == "finetune":
         return (tuned_model(out, job.task) / "manifest.json").exists()
     return job.kind == "train" and (out / job.name / "record.json").exists()
+
+
+def finished_runs(jobs: Sequence[Job], options: argparse.Namespace) -> list[Job]:
+    """The runs that need not be started again; exits if one of them had other settings, files or another biLM.
+
+    A finished fine-tuning job is started again, because it compares itself with what it finds, and ends at once.
+    """
+    from elmo.errors import ElmoError
+    from elmo.tasks.checks import check_done
+
+    identities: dict[str, str] = {}
+    finished = []
+    for job in jobs:
+        if job.kind == "train" and is_done(job, options.out):
+            settings = task_settings(job.task, assignments_of(job, options))
+            try:
+                record = check_done(options.out / job.name, settings, identities)
+            except ElmoError as error:
+                raise SystemExit(str(error)) from error
+            if record is not None:  # not a run that gets more epochs now
+                finished.append(job)
+    return finished
 
 
 def copy_record(job: Job, out: Path) -> None:
@@ -384,7 +410,7 @@ def main() -> None:
 
 def chosen_jobs(options: argparse.Namespace) -> list[Job]:
     """The jobs that the options choose, in their order."""
-    overrides: dict[str, Any] = dict(_parse_assignment(text) for text in options.set)
+    overrides = {key: value for text in options.set for key, value in flat(parse_assignment(text)).items()}
     variants = list(VARIANTS) if options.variants == "all" else [name for name in options.variants.split(",") if name]
     if unknown := sorted(set(variants) - set(VARIANTS)):
         raise SystemExit(f"There is no variant {unknown[0]!r}. Known: {', '.join(VARIANTS)}.")
@@ -419,14 +445,6 @@ def relative_to_root(path: Path) -> Path:
     """The path relative to the project's folder, if it is inside, so that records contain no paths of one machine."""
     absolute = path.resolve()
     return absolute.relative_to(ROOT) if absolute.is_relative_to(ROOT) else absolute
-
-
-def _parse_assignment(text: str) -> tuple[str, Any]:
-    key, _, value = text.partition("=")
-    try:
-        return key, json.loads(value)
-    except ValueError:
-        return key, value
 
 
 if __name__ == "__main__":
