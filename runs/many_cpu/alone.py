@@ -14,14 +14,16 @@ For each language, with text/CODE.txt, text/CODE.heldout.txt and the treebank CO
 4. the perplexity of all models on the held-out text, state reset, with each softmax restricted to the vocabulary, and
    the part-of-speech probe of the new models.
 
-What exists is kept, so the command continues where it was interrupted. OUT/CODE/result.json has the perplexities and
-the seconds of each command that trained, with its preparation and final measurement; OUT/CODE/NAME.json the probes.
+What exists is kept, so the command continues where it was interrupted; MODEL is measured again if its numbers are not
+those of the result. OUT/CODE/result.json has the perplexities and the seconds of each command that trained, with its
+preparation and final measurement; OUT/CODE/NAME.json the probes.
 """
 
 from __future__ import annotations
 
 import argparse
 import dataclasses
+import hashlib
 import json
 import os
 import shutil
@@ -31,6 +33,8 @@ import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
+
+import torch
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
@@ -76,7 +80,7 @@ class Comparison:
         self.result: dict[str, Any] = {"settings": settings}
         if self.path.exists():
             self.result = json.loads(self.path.read_text())
-            if "finetuned" not in self.result:  # it may be added later
+            if "finetuned" not in self.result and not (folder / "finetuned").exists():  # it may be added later
                 self.result["settings"]["finetune_steps"] = options.finetune_steps
             if self.result["settings"] != settings:
                 sys.exit(f"{self.path} has other settings: {self.result['settings']}")
@@ -86,8 +90,10 @@ class Comparison:
         options = self.options
         if not self.vocabulary.exists():
             self.write_vocabulary()
-        if not options.own_vocabulary and "many" not in self.result:
-            self.measure("many", self.parts, None)
+        if not options.own_vocabulary:
+            sha256 = checksum(self.parts)
+            if self.result.get("many", {}).get("sha256") != sha256:
+                self.measure("many", self.parts, None, sha256=sha256)
         alone = ["--vocab", self.vocabulary, "--config", HERE / "single.toml", "--max-steps", options.steps]
         self.train("alone", "pretrain", [self.text, *alone])
         if options.finetune_steps:
@@ -115,14 +121,14 @@ class Comparison:
             elmo("probe", "languages", treebank, "--model", model, "--out", self.folder / f"{name}.json")
         self.measure(name, model_parts(str(model)), seconds)
 
-    def measure(self, name: str, parts: ModelParts, seconds: float | None) -> None:
+    def measure(self, name: str, parts: ModelParts, seconds: float | None, **about: str) -> None:
         """Adds the perplexity of a model with the restricted softmax to the result."""
         words = self.vocabulary.read_text(encoding="utf-8").split("\n")[:-1]
         folder = self.folder / "restricted"
         save_store(folder, restricted(parts, words), overwrite=True)
         options = ("--tokenizer", "unicode", "--no-carried", "--json")
         record = json.loads(elmo("perplexity", folder, self.heldout, *options))
-        self.result[name] = {**record["reset"], "words": record["words"], "unknown": record["unknown"]}
+        self.result[name] = {**record["reset"], "words": record["words"], "unknown": record["unknown"], **about}
         if seconds is not None:
             self.result[name]["seconds"] = round(seconds)
         self.path.write_text(json.dumps(self.result, indent=1) + "\n")
@@ -150,6 +156,16 @@ def restricted(parts: ModelParts, words: list[str]) -> ModelParts:
     return dataclasses.replace(
         parts, config=config, tensors=tensors, vocab=tuple(words), word_counts=counts, read_head=None, head_bits=None
     )
+
+
+def checksum(parts: ModelParts) -> str:
+    """Of all weights, with those of the softmax."""
+    digest = hashlib.sha256()
+    tensors = parts.tensors | (parts.read_head() if parts.read_head is not None else {})
+    for name, tensor in sorted(tensors.items()):
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        digest.update(tensor.contiguous().reshape(-1).view(torch.uint8).numpy())
+    return digest.hexdigest()
 
 
 def elmo(*arguments: object) -> str:

@@ -6,7 +6,8 @@
 
 A run is SIZE/OPTIMIZER/RATE/SECONDS, and SIZE is a preset or CELLSxPROJECTION with 1,024 filters. The number of steps
 is the seconds times the steps per second that two short runs of the same size and optimizer reach, so that the learning
-rate decays to its end within these seconds. Runs that results.json has with the same options are not repeated.
+rate decays to its end within these seconds. Runs that results.json has with the same options, text and device are not
+repeated.
 """
 
 from __future__ import annotations
@@ -36,7 +37,8 @@ from elmo.pretrain.train.step_inputs import step_seed
 from elmo.pretrain.train.type_inputs import input_rows
 
 FILTERS = [[1, 32], [2, 32], [3, 64], [4, 128], [5, 256], [6, 512]]
-WARM_UP_STEPS, SHORT_STEPS, LONG_STEPS = 20, 40, 160
+WARM_UP_STEPS = 20
+TIMED_STEPS = {"cpu": (40, 160), "gpu": (100, 500)}  # of a short and a long run
 
 
 def main() -> None:
@@ -54,7 +56,13 @@ def main() -> None:
     results = json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
     rates: dict[tuple[str, str], float] = {}
     for name in options.runs:
-        settings = {"rows": options.rows, "precision": options.precision, "heldout_words": options.heldout_words}
+        settings = {
+            "rows": options.rows,
+            "precision": options.precision,
+            "heldout_words": options.heldout_words,
+            "device": choose_device("auto"),
+            "text": data.fingerprint,
+        }
         if any({"run": name, **settings}.items() <= result.items() for result in results):
             continue
         size, optimizer, lr, seconds = name.split("/")
@@ -62,7 +70,7 @@ def main() -> None:
             rates[size, optimizer] = steps_per_second(data, options, size, optimizer, float(lr))
         steps = max(1, round(float(seconds) * rates[size, optimizer]))
         result = run(data, options, size, optimizer, float(lr), steps, measures=True)
-        results.append({"run": name, **settings, **result})
+        results.append({"run": name, **settings, **result, "seconds": round(result["seconds"], 1)})
         print(json.dumps(results[-1]), flush=True)
         path.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
 
@@ -70,8 +78,9 @@ def main() -> None:
 def steps_per_second(data: PreparedData, options: argparse.Namespace, size: str, optimizer: str, lr: float) -> float:
     """From the difference of two short runs, so that set-up and validation do not count."""
     run(data, options, size, optimizer, lr, WARM_UP_STEPS)  # compiles the kernels
-    short, long = (run(data, options, size, optimizer, lr, steps)["seconds"] for steps in (SHORT_STEPS, LONG_STEPS))
-    return (LONG_STEPS - SHORT_STEPS) / max(long - short, 1e-3)
+    few, many = TIMED_STEPS["cpu" if choose_device("auto") == "cpu" else "gpu"]
+    short, long = (run(data, options, size, optimizer, lr, steps)["seconds"] for steps in (few, many))
+    return (many - few) / max(long - short, 1e-3)
 
 
 def shape_of(size: str) -> dict[str, Any]:
@@ -111,7 +120,7 @@ def run(
     folder.mkdir()
     start = time.monotonic()
     train(model, rows, data, config, folder, identity=identity(config, data))
-    result: dict[str, Any] = {"steps": steps, "seconds": round(time.monotonic() - start, 1)}
+    result: dict[str, Any] = {"steps": steps, "seconds": time.monotonic() - start}
     if measures:
         precision = torch.bfloat16 if config.train.precision == "bfloat16" else torch.float32
         evaluator = Evaluator(model, rows, precision=precision)
