@@ -142,5 +142,5 @@ def _version(library: str) -> str:
 
 
 def _usable_cores() -> int:
-    # a container or taskset may restrict the process to fewer cores than the machine has; some systems cannot tell
+    # as elmo.worker_pool.usable_cores, which a damaged package may lack
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

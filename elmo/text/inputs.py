@@ -142,6 +142,11 @@ def tokenization_warning(sentences: Sequence[Sequence[str]]) -> str | None:
     return None
 
 
+def is_decomposed(text: str) -> bool:
+    """Whether Unicode's form NFC joins characters of the text: it is shorter only then."""
+    return not text.isascii() and len(unicodedata.normalize("NFC", text)) < len(text)
+
+
 def decomposed_warning(sentences: Sequence[Sequence[str]]) -> str | None:
     """A warning if accents are characters of their own (NFD): such a word has other bytes than the same word in NFC.
 
@@ -149,9 +154,8 @@ def decomposed_warning(sentences: Sequence[Sequence[str]]) -> str | None:
     """
     for tokens in sentences[:: max(1, len(sentences) // 200)]:
         text = " ".join(tokens)
-        # NFC is shorter only where it joins characters; it lengthens some letters of Hindi and Hebrew
-        if not text.isascii() and len(unicodedata.normalize("NFC", text)) < len(text):
-            word = next(token for token in tokens if len(unicodedata.normalize("NFC", token)) < len(token))
+        if is_decomposed(text):
+            word = next(filter(is_decomposed, tokens))
             return (
                 f"accents are separate characters in words such as {word[:40]!r} (Unicode form NFD), which the model "
                 "reads as other words than those in form NFC: unicodedata.normalize('NFC', text) joins them."

@@ -7,7 +7,6 @@ errors are what `prepare` refuses; its warnings are problems that `prepare` acce
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -23,7 +22,7 @@ from elmo.pretrain.data.prepare_config import PrepareConfig
 from elmo.pretrain.data.sources import Source, find_language_sources, find_sources
 from elmo.pretrain.data.tokenized_job import ChunkStats, tokenize_job
 from elmo.pretrain.data.vocabulary import MIN_ORDER_SCORE, WordCounts, choose_words, order_score, read_vocabulary
-from elmo.text.inputs import GLUED_COMMA
+from elmo.text.inputs import GLUED_COMMA, is_decomposed
 from elmo.text.vocab import BOS, EOS, UNK, Vocabulary
 
 SAMPLE_BYTES = 32 << 20  # of text are checked before it is prepared
@@ -197,7 +196,7 @@ def _report(
         bytes_per_word=float((sizes * train).sum() / divisor),
         upper_share=_token_share(words, train, lambda word: word != word.lower(), among=_has_case),
         glued_share=_token_share(words, train, lambda word: glued.search(word) is not None) or 0.0,
-        decomposed_share=_token_share(words, train, _is_decomposed) or 0.0,
+        decomposed_share=_token_share(words, train, is_decomposed) or 0.0,
         coverage=coverage,
         vocab_size=len(vocab_words),
         order_score=score,
@@ -258,10 +257,6 @@ def _unsorted(score: float | None) -> str:
 
 
 _GLUED = re.compile(r"[^\W\d_]{2}[\"')\]]?[,;:?!.][\"')\]]?\Z")
-
-
-def _is_decomposed(word: str) -> bool:
-    return not word.isascii() and len(unicodedata.normalize("NFC", word)) < len(word)
 
 
 def _has_case(word: str) -> bool:
