@@ -184,7 +184,7 @@ Perplexity on the validation sample during training, before the weights were rou
                 name = next((n for n in self.sources if Path(source).name.startswith(f"{n}.")), source)
                 rows.append([self.sources.get(name, {}).get("domain", ""), name, *perplexity_cells(one)])
         definition = matches[0][1]["definition"] if matches else self.not_measured("perplexity by source")
-        parts = ["## Held-out perplexity by domain", f"Measured on {model}.", table(rows, "llrrrrrr")]
+        parts = ["## Held-out perplexity by domain", f"Measured on {model}.", table(*filled_columns(rows, "llrrrrrr"))]
         return "\n\n".join([*parts, f"{escape_html(definition)}.", *self.rounding()])
 
     def rounding(self) -> list[str]:
@@ -287,7 +287,7 @@ MiniLM (all-MiniLM-L6-v2) is its network alone. `benchmarks/minilm_speed.py` rep
   vectors and the predicted words reflect all of that. Do not rank or judge people with them.
 - English only. Tweets, chats, code and other languages are far from the training text; words are read as bytes,
   so nothing fails, but the vectors mean less.
-- Small: {words:.0f} million words and {hours}; the published English models had 800 million words or more.
+- Small: {words:.0f} million words and {hours}; the paper's model had 768 million words.
   If you can afford a current transformer, compare with one first; this model is for small machines, offline use,
   study, and as a starting point for `elmo finetune`.
 - It is not a source of facts; its substitutes are guesses at form and fit.
@@ -412,6 +412,12 @@ def table(rows: Sequence[Sequence[str]], align: str) -> str:
     """A Markdown table whose first row is its head; `align` has l or r for each column."""
     rule = ["--:" if side == "r" else "---" for side in align]
     return "\n".join(f"| {' | '.join(row)} |" for row in (rows[0], rule, *rows[1:]))
+
+
+def filled_columns(rows: Sequence[Sequence[str]], align: str) -> tuple[list[list[str]], str]:
+    """Rows and alignment without the columns that are empty in every row except the head."""
+    kept = [column for column in range(len(align)) if any(row[column] for row in rows[1:])]
+    return [[row[column] for column in kept] for row in rows], "".join(align[column] for column in kept)
 
 
 def evenly_spaced(records: list[Record], count: int) -> list[Record]:
