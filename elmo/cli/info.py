@@ -56,6 +56,7 @@ def model_facts(parts: ModelParts, named_files: list[Path]) -> dict[str, Any]:
         "softmax": _softmax(config.head),
         "softmax_bits": parts.head_bits,
         "name": parts.about.get("name", ""),
+        "finetuned_from": parts.about.get("finetuned_from"),
         "languages": _languages(parts),
         "parameters": num_parameters(config),
         "with_softmax": num_parameters(config, head=True) if config.head else None,

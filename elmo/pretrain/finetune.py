@@ -106,9 +106,10 @@ def finetune(
             num_workers=num_workers,
             strict_resume=strict_resume,
             about={
-                "finetuned_from": parts.about.get("name") or Path(parts.source).name,
+                "finetuned_from": parts.about.get("name") or _folder_name(Path(parts.source)),
                 **({} if parts.tokenizer is None else {"tokenizer": parts.tokenizer}),
             },
+            earlier_counts=_word_counts(parts),
             say=say,
             show_progress=show_progress,
             device=device,
@@ -139,6 +140,18 @@ def _run_config(config: RunConfig, parts: ModelParts, out: Path) -> RunConfig:
         data=replace(config.data, vocab_path=str(out / VOCAB_FILE)),
         train=replace(config.train, head_only_steps=head_only_steps),
     )
+
+
+def _folder_name(source: Path) -> str:
+    """The name of a model's file or folder; of RUN/model, which every run has, with the name of the run."""
+    return "/".join(source.absolute().parts[-2:]) if source.name == "model" else source.name
+
+
+def _word_counts(parts: ModelParts) -> dict[str, int] | None:
+    """Word -> count in the text of the model; None if it is not known."""
+    if parts.vocab is None or parts.word_counts is None:
+        return None
+    return dict(zip(parts.vocab, parts.word_counts.tolist(), strict=True))
 
 
 def _read_before(out: Path, files: list[str]) -> dict[str, Any] | None:

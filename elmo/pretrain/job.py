@@ -13,12 +13,13 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from elmo import run_folder
@@ -72,6 +73,7 @@ def pretrain(
     num_workers: int | None = None,
     strict_resume: bool = False,
     about: dict[str, Any] | None = None,
+    earlier_counts: Mapping[str, int] | None = None,
     say: Callable[[str], None] = log.info,
     show_progress: bool | None = None,
     device: str | None = None,
@@ -79,9 +81,10 @@ def pretrain(
     """Starts or continues the run in the folder `out`.
 
     `initial`: a model whose weights the run starts from, instead of random weights; with `new_softmax` those of its
-    softmax are random. `about` is added to the metadata of the exported model. `continued`: the run goes on with the
-    text that its folder holds, and the text files are not looked at. `say` receives status lines. `show_progress`: see
-    `Progress`. `device`: the one that `hold_folder` gave to a caller who holds the folder already.
+    softmax are random. `about` is added to the metadata of the exported model, and `earlier_counts`, word counts of the
+    text that `initial` was trained on, to its word counts. `continued`: the run goes on with the text that its folder
+    holds, and the text files are not looked at. `say` receives status lines. `show_progress`: see `Progress`. `device`:
+    the one that `hold_folder` gave to a caller who holds the folder already.
     """
     with hold_folder(config, out) if device is None else nullcontext(device) as device:
         say, show_progress = distributed.first_process_only(say), show_progress if distributed.rank() == 0 else False
@@ -116,8 +119,14 @@ def pretrain(
                 "or --epochs continues it."
             )
             return JobResult(result, out / "model", report)
-        report = export(model, rows, data, config, out, result, about or {}, say, show_progress=show_progress)
+        counts = _add_counts(data, earlier_counts or {})
+        report = export(model, rows, data, config, out, result, counts, about or {}, say, show_progress=show_progress)
         return JobResult(result, out / "model", report)
+
+
+def _add_counts(data: PreparedData, earlier: Mapping[str, int]) -> np.ndarray:
+    """The word counts of the text and those of an earlier text together, (V,) int64."""
+    return data.word_counts() + np.array([earlier.get(word, 0) for word in data.vocab.words], dtype=np.int64)
 
 
 def resolve_settings(config: RunConfig, data: PreparedData, device: str, *, new_softmax: bool = False) -> RunConfig:

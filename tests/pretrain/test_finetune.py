@@ -110,7 +110,21 @@ def test_fine_tuning_lowers_perplexity_in_the_new_domain_and_reports_both(worksp
     assert result.model is not None
     tuned = elmo.load(result.model)
     assert "v3" in tuned.vocab
-    assert read_store(result.model).about["finetuned_from"]
+    stored = read_store(result.model)
+    assert stored.about["finetuned_from"] == "run/model"
+    assert "Fine-tuned from the model `run/model`" in stored.card
+    assert "- Sources: new.txt; held out: new_test.txt." in stored.card
+
+
+def test_word_counts_are_those_of_the_text_before_and_of_the_new_text(workspace: Path, tmp_path: Path) -> None:
+    parts = read_store(workspace / "run" / "model")
+    result, _ = finetune(parts, domain_run(workspace, max_steps=1), tmp_path, num_workers=1)
+    assert result.model is not None
+    tuned, text = read_store(result.model), (workspace / "new.txt").read_text().split()
+    before = dict(zip(parts.vocab, parts.word_counts.tolist(), strict=True))
+    after = dict(zip(tuned.vocab, tuned.word_counts.tolist(), strict=True))
+    words = [word for word in tuned.vocab if word not in ("<S>", "</S>", "<UNK>")]
+    assert {word: after[word] for word in words} == {word: before.get(word, 0) + text.count(word) for word in words}
 
 
 @pytest.fixture(scope="module")

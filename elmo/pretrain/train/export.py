@@ -16,6 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from torch import Tensor
 
 from elmo.charts.line import Line, line_chart
@@ -24,6 +25,7 @@ from elmo.files import atomic_file
 from elmo.model.bilm import BiLM
 from elmo.pretrain.config import RunConfig
 from elmo.pretrain.data.prepared import PreparedData
+from elmo.pretrain.data.splits import SPLIT_NAMES
 from elmo.pretrain.train.best_weights import load_best, stored_weights
 from elmo.pretrain.train.loop import TrainResult
 from elmo.pretrain.train.metrics_log import read_metrics
@@ -47,6 +49,7 @@ def export(
     config: RunConfig,
     out: Path,
     result: TrainResult,
+    word_counts: np.ndarray,
     about: dict[str, Any],
     print_status: Callable[[str], None],
     *,
@@ -54,8 +57,9 @@ def export(
 ) -> dict[str, Any]:
     """Writes the model, which has its best weights, measures it on held-out text, and writes the report.
 
-    Returns the report. `about` is added to the description in the model folder. The model is complete before it is
-    measured: an interruption loses the measurement alone, and the next call of the run makes it again.
+    Returns the report. `word_counts` are those of the vocabulary in all text that the model was trained on, (V,).
+    `about` is added to the description in the model folder. The model is complete before it is measured: an
+    interruption loses the measurement alone, and the next call of the run makes it again.
     """
     report: dict[str, Any] = {"step": result.step, "stopped": result.reason, "best": result.best}
     if data.languages:
@@ -67,9 +71,9 @@ def export(
         config=model.config,
         tensors={name: tensor.cpu() for name, tensor in stored_weights(model).items()},
         vocab=tuple(data.vocab.words),
-        word_counts=data.word_counts(),
+        word_counts=word_counts,
         about={"format": "elmo", "trained": True, "step": result.step, "text": data.fingerprint, **about},
-        card=_model_card(config, data, report),
+        card=_model_card(config, data, report, about),
     )
     save_store(out / "model", parts, overwrite=True)
     if model.config.head is None or model.config.head.kind == "softmax":
@@ -77,7 +81,7 @@ def export(
     _draw_curves(out)
     if data.heldout.num_sentences:
         report |= _measure(model, rows, data, config, out, print_status, show_progress)
-        save_store(out / "model", replace(parts, card=_model_card(config, data, report)), overwrite=True)
+        save_store(out / "model", replace(parts, card=_model_card(config, data, report, about)), overwrite=True)
     record = make_record("training", report)
     write_record(out / "report.json", record)
     print_status(f"model: {out / 'model'}")
@@ -181,17 +185,24 @@ def _draw_curves(out: Path) -> None:
         _write_chart(out / "languages.svg", chart)
 
 
-def _model_card(config: RunConfig, data: PreparedData, report: dict[str, Any]) -> str:
+def _model_card(config: RunConfig, data: PreparedData, report: dict[str, Any], about: dict[str, Any]) -> str:
     """The model card in Markdown."""
     lstm = config.model.lstm
+    named = {
+        split: [Path(s["path"]).name for s in data.manifest["sources"] if s["split"] == split] for split in SPLIT_NAMES
+    }
+    heldout_files = f"; held out: {', '.join(named['heldout'])}" if named["heldout"] else ""
+    initial = about.get("finetuned_from")
     lines = [
         "# A biLM\n",
         f"- {lstm.num_layers} layers, {lstm.cell_dim} cells, projection {lstm.proj_dim}; vectors of {config.model.dim}",
         f"- Trained on {data.train.num_tokens:,} tokens in {data.train.num_sentences:,} sentences, "
         f"{data.vocab_size:,} words in the softmax; recipe {config.recipe}, {report['step']:,} steps, state reset "
         f"with probability {config.train.reset:g} at sentence starts.",
-        "- Sources: " + ", ".join(Path(s["path"]).name for s in data.manifest["sources"]) + ".",
+        f"- Sources: {', '.join(named['train'])}{heldout_files}.",
     ]
+    if initial:
+        lines.append(f"- Fine-tuned from the model `{initial}`, whose text and licence count for this model too.")
     if "perplexity" in report:
         for kind in ("reset", "carried"):
             perplexity = report["perplexity"][kind]
