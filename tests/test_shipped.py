@@ -22,6 +22,22 @@ from elmo.weights.store import read_store
 ROOT = Path(__file__).resolve().parent.parent
 SENTENCE = "The bank of the river was steep ."
 SMALL_AND_LARGE = ("english-small", "english")
+ENGLISH = ("--hardware", "one H200", "--recipe")
+CARDS = {  # script, run, options, file in docs/
+    "english": (
+        "model_card.py",
+        "english_second",
+        (*ENGLISH, "runs/english_second/recipe.toml", "--minutes", "21"),
+        "model_card.md",
+    ),
+    "english-small": (
+        "model_card.py",
+        "english_small",
+        (*ENGLISH, "runs/english_small/recipe.toml", "--minutes", "18.9", "--compare", "runs/english_second/records"),
+        "model_card_english_small.md",
+    ),
+    "many": ("languages_card.py", "many_cpu", (), "model_card_many.md"),
+}
 pytestmark = pytest.mark.skipif(shipped_model() is None, reason="elmo/models contains no model")
 
 
@@ -91,6 +107,28 @@ def test_the_model_card_is_complete(name):
     for title in ("Text", "What was filtered", "Training", "Held-out perplexity", "Probes", "Biases and limits"):
         assert f"## {title}" in card
     assert "not measured" not in card
+
+
+@pytest.mark.parametrize("name", CARDS)
+def test_the_card_is_what_its_script_writes_from_the_records(name, tmp_path):
+    script, run, options, card = CARDS[name]
+    folder = f"runs/{run}"
+    command = [
+        sys.executable,
+        f"runs/{script}",
+        folder,
+        "--model",
+        f"elmo/models/{name}",
+        "--records",
+        f"{folder}/records",
+    ]
+    done = subprocess.run(
+        [*command, *options, "--out", tmp_path / "card.md"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    written = (tmp_path / "card.md").read_text(encoding="utf-8").replace(str(tmp_path / "card.md"), f"docs/{card}")
+    assert (ROOT / "docs" / card).read_text(encoding="utf-8") == written, " ".join(command)
+    assert (SHIPPED_FOLDER / name / "README.md").read_text(encoding="utf-8") == written
 
 
 @pytest.fixture(scope="module")
