@@ -87,5 +87,6 @@ def _write_scores(lm: Any, sentences: Any, path: Path) -> None:
     with atomic_file(path) as partial, open(partial, "w", encoding="utf-8", newline="\n") as file:
         for scored in lm.stream(sentences):
             backward = None if scored.backward is None else scored.backward.tolist()
-            row = {"tokens": scored.tokens, "forward": scored.forward.tolist(), "backward": backward}
+            row = {"tokens": scored.tokens, "unknown": scored.unknown}
+            row |= {"forward": scored.forward.tolist(), "backward": backward}
             file.write(json.dumps(row, ensure_ascii=False) + "\n")

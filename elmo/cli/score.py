@@ -48,6 +48,7 @@ def run(
         if as_json:
             value = {
                 "tokens": scores.tokens,
+                "unknown": scores.unknown,
                 "log_prob": scores.log_prob,
                 "perplexity": scores.perplexity,
                 "forward": scores.forward.tolist(),
@@ -56,7 +57,9 @@ def run(
             }
             print(json.dumps(value, ensure_ascii=False))
             continue
-        print(f"{scores.log_prob:10.2f}  perplexity {scores.perplexity:,.1f}  {' '.join(scores.tokens)}")
+        unknown = [token for token, is_unknown in zip(scores.tokens, scores.unknown, strict=True) if is_unknown]
+        note = f"  (scored as <UNK>: {', '.join(unknown)})" if unknown else ""
+        print(f"{scores.log_prob:10.2f}  perplexity {scores.perplexity:,.1f}  {' '.join(scores.tokens)}{note}")
         if tokens or substitutes:
             for i, token in enumerate(scores.tokens):
                 words = ", ".join(s.word for s in candidates[i]) if candidates else ""

@@ -41,9 +41,14 @@ _STATES_PER_CALL = 1024  # hidden states that are scored against one block of th
 
 @dataclass(frozen=True, repr=False)
 class Scores:
-    """Log-probabilities (nats) of a sentence: forward of each word and of </S>; backward of <S> and of each word."""
+    """Log-probabilities (nats) of a sentence: forward of each word and of </S>; backward of <S> and of each word.
+
+    A word outside the vocabulary has the probability of <UNK>, which stands for all such words together: it may be
+    higher than that of a word in the vocabulary.
+    """
 
     tokens: list[str]
+    unknown: list[bool]  # of each token: whether it is outside the vocabulary
     forward: np.ndarray  # (n + 1,)
     backward: np.ndarray | None  # (n + 1,); None: the model has the forward direction only
 
@@ -60,11 +65,14 @@ class Scores:
         return math.exp(-self.log_prob / max(len(self.forward), 1))
 
     def __repr__(self) -> str:
-        return f"Scores({' '.join(self.tokens)!r}, log_prob={self.log_prob:.2f}, perplexity={self.perplexity:.2f})"
+        unknown = f", unknown={sum(self.unknown)}" if any(self.unknown) else ""
+        numbers = f"log_prob={self.log_prob:.2f}, perplexity={self.perplexity:.2f}"
+        return f"Scores({' '.join(self.tokens)!r}, {numbers}{unknown})"
 
     def _repr_html_(self) -> str:
         """For notebooks: the log-probabilities of each prediction."""
-        columns = ["", *self.tokens, "</S>"], ["", "<S>", *self.tokens]
+        words = [f"{token} (unknown)" if out else token for token, out in zip(self.tokens, self.unknown, strict=True)]
+        columns = ["", *words, "</S>"], ["", "<S>", *words]
         rows = [["forward", *(f"{value:.2f}" for value in self.forward)]]
         tables = [html_table(columns[0], rows)]
         if self.backward is not None:
@@ -161,7 +169,7 @@ class LanguageModel:
             filled = [i for i, sentence in enumerate(window) if len(sentence)]
             for group, forward, backward in self._states([window[i] for i in filled]):
                 scores |= self._score([(filled[i], window[filled[i]]) for i in group], forward, backward)
-            empty = Scores([], np.zeros(0), np.zeros(0) if self._bidirectional else None)
+            empty = Scores([], [], np.zeros(0), np.zeros(0) if self._bidirectional else None)
             yield from (scores.get(i, empty) for i in range(len(window)))
 
     def perplexity(self, sentences: Any) -> Perplexity:
@@ -174,7 +182,7 @@ class LanguageModel:
             backward -= 0.0 if scores.backward is None else float(scores.backward.sum())
             predictions += len(scores.forward)
             words += len(scores.tokens)
-            unknown += sum(token not in self.vocab for token in scores.tokens)
+            unknown += sum(scores.unknown)
         count = max(predictions, 1)
         return Perplexity(
             forward=math.exp(forward / count),
@@ -294,6 +302,7 @@ class LanguageModel:
             n = len(tokens) + 1
             both = backward is not None
             behind = values[start + n : start + 2 * n] if both else None
-            scores[number] = Scores(list(tokens), values[start : start + n], behind)
+            unknown = [token not in self.vocab for token in tokens]
+            scores[number] = Scores(list(tokens), unknown, values[start : start + n], behind)
             start += 2 * n if both else n
         return scores

@@ -77,9 +77,14 @@ async def _api_error(request: Request, error: Exception) -> Response:
 
 async def _validation_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
-    first = error.errors()[0]
-    field = ".".join(str(part) for part in first["loc"] if part != "body") or None
-    message = f"{field or 'The body'}: {first['msg']}."  # without the input, which may be text
+    errors = error.errors()
+    places = [[str(part) for part in one["loc"] if part != "body"] for one in errors]
+    if len(places) > 1 and len({tuple(place[:1]) for place in places}) == 1:  # each type that the value may have
+        field, texts = places[0][0], dict.fromkeys(one["msg"] for one in errors)
+        message = f"{field}: {' or '.join(texts)}."
+    else:
+        field = ".".join(places[0]) or None
+        message = f"{field or 'The body'}: {errors[0]['msg']}."  # without the input, which may be text
     return await _api_error(request, ApiError(422, "invalid", message, field=field))
 
 

@@ -65,7 +65,7 @@ def add_routes(router: APIRouter, service: Service) -> None:
     @router.post("/v1/embeddings", response_class=Response, summary="One vector per text (OpenAI's schema)")
     async def embeddings(body: EmbeddingsRequest, request: Request) -> Response:
         info = service.info
-        if body.model != info.name:
+        if body.model not in (info.name, "default"):
             message = f"There is no model of that name; this server has {info.name!r}."
             raise ApiError(404, "model_not_found", message, field="model")
         if body.dimensions is not None and body.dimensions != info.dim:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
+from elmo.errors import ElmoError
 from elmo.serve.api_error import ApiError
 from elmo.serve.jobs import Failure, Job
 from elmo.serve.responses import items_response, json_response
@@ -22,6 +24,7 @@ from elmo.serve.schemas import (
     TextsRequest,
 )
 from elmo.serve.service import Service, checked_layer, checked_weights
+from elmo.text.inputs import word_position
 
 
 def add_routes(router: APIRouter, service: Service) -> None:
@@ -71,31 +74,40 @@ def add_routes(router: APIRouter, service: Service) -> None:
         (item,) = await service.read_texts([body.text], tokenize=body.tokenize, field="text")
         if isinstance(item, Failure):
             raise ApiError.of_failure(item, "text")
-        if body.token >= len(item.tokens):
-            message = f"token is {body.token}; the text has {len(item.tokens)} tokens."
-            raise ApiError(422, "invalid", message, field="token")
+        position = _position(body, item.tokens)
         (vectors,) = await service.run(Job(operation="vectors", layers="all"), [item], request)
         if isinstance(vectors, Failure):
             raise ApiError.of_failure(vectors, "text")
         await service.bank.wait(service.batcher, service.deadline(request))
-        word = item.tokens[body.token]
+        word = item.tokens[position]
         neighbors = await asyncio.to_thread(
             service.bank.nearest,
-            vectors[:, body.token],
+            vectors[:, position],
             weights,
             top=body.top,
             word=word.lower() if body.same_word else None,
-            exclude=(tuple(item.tokens), body.token),
+            exclude=(tuple(item.tokens), position),
         )
         bank = {"sentences": len(service.bank.sentences), "tokens": service.bank.num_tokens}
         value = {"model": service.info.name, "token": word, "layer": layer, "bank": bank}
         return json_response(value | {"neighbors": [vars(neighbor) for neighbor in neighbors]})
 
 
+def _position(body: SimilarRequest, tokens: Sequence[str]) -> int:
+    """The position of the token that the request gives by its number or by its word."""
+    if (body.token is None) == (body.word is None):
+        raise ApiError(422, "invalid", "Expected either token, a number, or word.", field="token")
+    try:
+        return word_position(tokens, body.token if body.word is None else body.word)
+    except ElmoError as error:
+        raise ApiError(422, "invalid", error.message, field="token" if body.word is None else "word") from error
+
+
 def _scores(result: dict[str, Any]) -> dict[str, Any]:
     """Lists of one number per token; those of the sentence's boundaries apart. An empty text has none."""
     forward, backward = result["forward"], result["backward"]
     return {
+        "unknown": result["unknown"],
         "forward": forward[:-1],
         "backward": None if backward is None else backward[1:],
         "forward_end": forward[-1] if forward else None,

@@ -78,7 +78,8 @@ class SimilarRequest(_Body):
         json_schema_extra={"examples": [{"text": SENTENCE, "token": 1, "layer": 2, "top": 5}]},
     )
     text: Any = Field(description="A string or a list of tokens.", json_schema_extra=_TEXT_SCHEMA)
-    token: int = Field(ge=0, description="Number of the token in the text, from 0.")
+    token: int | None = Field(None, ge=0, description="Number of the token in the text, from 0.")
+    word: str | None = Field(None, description="The token itself, instead of its number; the first if it repeats.")
     layer: int | None = Field(None, description="Number of a layer. Default: the top layer, unless `weights` is given.")
     weights: list[float] | None = Field(None, description="One weight per layer, instead of `layer`.")
     same_word: bool = Field(False, description="Only occurrences of the same word, regardless of case.")
@@ -96,7 +97,7 @@ class EmbeddingsRequest(_Body):
         description="A string or a list of strings.",
         json_schema_extra={"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]},
     )
-    model: str = Field(description="A name that GET /v1/models lists.")
+    model: str = Field(description="A name that GET /v1/models lists, or default.")
     encoding_format: Literal["float", "base64"] = Field("float", description="base64: float32, little-endian.")
     dimensions: int | None = Field(None, description="Refused, unless it is the width of the model's vectors.")
     user: str | None = Field(None, description="The client's name for its user. It has no effect and is not logged.")
@@ -152,6 +153,7 @@ class ScoreItem(BaseModel):
     """Natural logarithms of the probabilities of one text's tokens, or its error."""
 
     tokens: list[str] | None = None
+    unknown: list[bool] | None = Field(None, description="Of each token: whether it is scored as <UNK>.")
     forward: list[float] | None = Field(None, description="log p(token | tokens before it).")
     backward: list[float] | None = Field(None, description="log p(token | tokens after it); null: forward model only.")
     forward_end: float | None = Field(None, description="log p(end of the sentence | all tokens).")

@@ -97,6 +97,7 @@ class ServedModel:
         if job.operation == "score":
             return [
                 {
+                    "unknown": scores.unknown,
                     "forward": scores.forward.tolist(),
                     "backward": None if scores.backward is None else scores.backward.tolist(),
                     "log_prob": scores.log_prob,

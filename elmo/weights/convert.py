@@ -98,6 +98,11 @@ def _differences(parts: ModelParts, target: str, storage: str, head_bits: int | 
         differences.append(
             "the word counts have no place in this layout and are left out; substitutes are ranked with Zipf's law"
         )
+    if target == "hdf5" and parts.tokenizer not in (None, "default"):
+        differences.append(
+            f"the tokenizer {parts.tokenizer!r} has no place in this layout and is left out: load the model with "
+            f"tokenizer={parts.tokenizer!r}"
+        )
     return differences
 
 

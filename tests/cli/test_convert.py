@@ -110,6 +110,13 @@ def test_forget_bias_in_the_biases_is_reported_as_not_exact(capsys, tmp_path):
     assert "not exact: the forget bias" in done.stderr
 
 
+def test_a_tokenizer_that_the_published_layout_cannot_store_is_reported(capsys, tmp_path):
+    save_store(tmp_path / "m", dataclasses.replace(tiny_random(), about={"tokenizer": "unicode"}))
+    for target, is_lost in (("hdf5", True), ("elmo", False)):
+        done = run_in_process(capsys, "convert", str(tmp_path / "m"), str(tmp_path / target), "--to", target)
+        assert ("tokenizer='unicode'" in done.stderr) is is_lost, done.stderr
+
+
 def test_existing_target_is_replaced_only_with_overwrite(capsys, tmp_path):
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "mine").write_text("keep")

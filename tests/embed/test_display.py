@@ -81,7 +81,8 @@ def test_scores_and_search_results_are_readable(tmp_path) -> None:
     save_store(tmp_path / "tiny", tiny_with_head())
     scorer = elmo.load(tmp_path / "tiny", device="cpu")
     scores = scorer.score("the bank")
-    assert repr(scores) == f"Scores('the bank', log_prob={scores.log_prob:.2f}, perplexity={scores.perplexity:.2f})"
+    numbers = f"log_prob={scores.log_prob:.2f}, perplexity={scores.perplexity:.2f}"
+    assert repr(scores) == f"Scores('the bank', {numbers}, unknown=1)"  # bank
     cells = [cell.text for cell in elements(scores).findall(".//td")]
     assert cells[1:4] == [f"{value:.2f}" for value in scores.forward]
     result = scorer.similar("the bank", "bank", ["a river", "of the bank"], k=2)

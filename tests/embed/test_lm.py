@@ -48,6 +48,16 @@ def test_scores_agree_with_the_oracle(seed: int) -> None:
         assert scores.log_prob == pytest.approx((forward.sum() + backward.sum()) / 2, abs=1e-3)
 
 
+def test_unknown_words_are_named_because_they_have_the_probability_of_all_unknown_words() -> None:
+    lm = LanguageModel(model_with_softmax(0)[-1])
+    known, unknown = lm.scores([["the", "bank"], ["the", "bnak", "<UNK>"]])
+    assert (known.unknown, unknown.unknown) == ([False, False], [False, True, False])
+    assert "unknown" not in repr(known)
+    assert repr(unknown).endswith(", unknown=1)")
+    assert unknown.forward[1] == lm.scores([["the", "qwrtz"]])[0].forward[1]
+    assert lm.perplexity([["the", "bnak"], ["qwrtz"]]).num_unknown == 2
+
+
 @needs_kernels
 def test_scores_are_the_same_bits_alone_and_with_other_sentences() -> None:
     lm = LanguageModel(model_with_softmax(0)[-1])

@@ -118,10 +118,23 @@ def test_openai_embeddings_equal_encode(tiny_server, offline):
     np.testing.assert_allclose([row["embedding"] for row in rows], plain, atol=TOLERANCE)
 
 
+def test_the_model_of_the_server_is_also_called_default(tiny_server):
+    answers = [tiny_server.post("/v1/embeddings", {"input": "a", "model": m}).json() for m in ("tiny", "default")]
+    assert answers[0] == answers[1]
+    assert tiny_server.post("/v1/embeddings", {"input": "a", "model": "other"}).status == 404
+
+
+def test_layers_of_another_type_are_refused_by_their_name(tiny_server):
+    error = tiny_server.post("/embed", {"texts": ["a"], "layers": [0.2, 0.8]}).json()["error"]
+    assert error["field"] == "layers"
+    assert error["message"].startswith("layers: ")
+    assert "integer" in error["message"]
+
+
 def test_score_equals_the_language_model(tiny_server, offline):
     items = tiny_server.post("/score", {"texts": TEXTS}).json()["items"]
     for item, scores in zip(items, offline.score(TEXTS), strict=True):
-        assert item["tokens"] == scores.tokens
+        assert (item["tokens"], item["unknown"]) == (scores.tokens, scores.unknown)
         assert item["perplexity"] == pytest.approx(scores.perplexity, rel=1e-4)
         if not scores.tokens:
             assert item["forward"] == item["backward"] == []
@@ -178,6 +191,16 @@ def test_similar_with_weights_mixes_the_layers(tiny_server, offline):
     expected = find_neighbors(offline, [query], bank, layers=[0.2, 0.3, 1.5], k=3, word="bank").neighbors[0]
     assert [(n["line"], n["position"]) for n in answer["neighbors"]] == [(n.line, n.position) for n in expected]
     np.testing.assert_allclose([n["cosine"] for n in answer["neighbors"]], [n.score for n in expected], atol=1e-3)
+
+
+def test_similar_takes_a_word_instead_of_its_number(tiny_server):
+    body = {"text": "A bank lends money .", "top": 3}
+    by_word = tiny_server.post("/similar", {**body, "word": "bank"})
+    assert by_word.json()["neighbors"] == tiny_server.post("/similar", {**body, "token": 1}).json()["neighbors"]
+    for wrong in ({}, {"word": "bank", "token": 1}, {"word": "river"}, {"token": 5}):
+        answer = tiny_server.post("/similar", {**body, **wrong})
+        assert (answer.status, answer.json()["error"]["code"]) == (422, "invalid"), wrong
+    assert "river" in tiny_server.post("/similar", {**body, "word": "river"}).json()["error"]["message"]
 
 
 def test_similar_leaves_out_the_query_itself(tiny_server):

@@ -51,11 +51,12 @@ def test_curl_of_the_readme_gets_vectors(tiny_server, tmp_path):
 
 def test_curl_commands_of_the_guide_get_answers(tiny_server, tmp_path):
     answers = curl_answers(GUIDE, tiny_server.port, tmp_path)
-    assert len(answers) == 5
+    assert len(answers) == 6
     assert all(answer is None or "error" not in answer for answer in answers)
     assert len(answers[0]["data"]) == 2
     assert [len(item["tokens"]) for item in answers[1]["items"]] == [6, 2]
     assert np.load(tmp_path / "vectors.npy").shape == (1, 6, 128)
+    assert (answers[5]["token"], len(answers[5]["neighbors"])) == ("bank", 3)
 
 
 def test_openai_client_of_the_guide_prints_its_numbers(tiny_server):
