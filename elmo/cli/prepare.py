@@ -72,6 +72,7 @@ def run(
     from elmo.pretrain.data.preflight import preflight, preflight_warnings
     from elmo.pretrain.data.prepare import prepare
     from elmo.pretrain.data.prepare_config import PrepareConfig
+    from elmo.pretrain.data.text_files import find_text
     from elmo.pretrain.data.vocabulary import read_vocabulary
 
     tokenize = None if tokenizer == "none" else tokenizer
@@ -90,6 +91,7 @@ def run(
         raise ConfigError("No text files were given.", f"Example: {EXAMPLE}")
     report_folders(config.training_files)
     if check:
+        find_text(config)
         vocabulary = read_vocabulary(vocab) if vocab else None
         report = preflight(config.training_files, reading, vocab=vocabulary, num_workers=workers, **shared)
         typer.echo(json.dumps(report.to_dict(), ensure_ascii=False) if as_json else "\n".join(report.lines()))

@@ -18,7 +18,8 @@ from elmo.pretrain.data.corpus import read_sentences
 from elmo.pretrain.data.languages import Language, sample_languages
 from elmo.pretrain.data.prepare_config import PrepareConfig
 from elmo.pretrain.data.prepared import open_prepared
-from elmo.pretrain.data.sources import Source, find_language_sources, find_sources
+from elmo.pretrain.data.sources import Source, find_sources
+from elmo.pretrain.data.text_files import find_text
 from elmo.pretrain.data.vocabulary import read_vocabulary
 from elmo.pretrain.duration import (
     TextSize,
@@ -108,9 +109,9 @@ def _describe_languages(languages: Sequence[Language], temperature: float) -> li
 
 
 def _sampled_text(data: PrepareConfig) -> _Text:
+    find_text(data)  # files that do not fit together are an error now
     if not data.languages:
         return _sampled_files(data, data.files, SAMPLE_SENTENCES)
-    find_language_sources(data.languages)  # a file of two languages is an error now
     num_sentences = max(1, SAMPLE_SENTENCES // len(data.languages))
     texts = {name: _sampled_files(data, files, num_sentences) for name, files in data.languages.items()}
     sizes = {name: text.size.positions for name, text in texts.items()}

@@ -22,7 +22,7 @@ from elmo.pretrain.data.vocabulary import read_vocabulary
 from elmo.pretrain.duration import first_step
 from elmo.pretrain.file_perplexity import file_perplexity
 from elmo.pretrain.finetune_start import record_start
-from elmo.pretrain.job import JobResult, hold_folder, pretrain
+from elmo.pretrain.job import JobResult, check_text, hold_folder, pretrain
 from elmo.pretrain.train import distributed
 from elmo.records import make_record, write_record
 from elmo.schema import NUMBER, List, check_shape
@@ -58,6 +58,8 @@ def finetune(
     """
     if parts.lexicon is not None or parts.config.chars is None:
         raise ConfigError("Only a model that reads characters can be fine-tuned; this one reads words or a lexicon.")
+    if not continued:
+        check_text(config)
     patterns = (*config.data.all_heldout_files, *also)
     files = [source.path for source in find_sources(patterns)] if patterns else []  # a missing file is an error now
     with hold_folder(config, out) as device:

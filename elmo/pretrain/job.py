@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
@@ -42,6 +43,7 @@ from elmo.pretrain.data.prepare import prepare
 from elmo.pretrain.data.prepared import PreparedData, open_prepared
 from elmo.pretrain.data.sources import describe_folders
 from elmo.pretrain.data.stream import sampling_identity, shuffle_identity
+from elmo.pretrain.data.text_files import find_text
 from elmo.pretrain.data.vocabulary import require_sorted
 from elmo.pretrain.duration import last_step, prepared_size, say_duration
 from elmo.pretrain.train import distributed
@@ -86,6 +88,8 @@ def pretrain(
     holds, and the text files are not looked at. `say` receives status lines. `show_progress`: see `Progress`. `device`:
     the one that `hold_folder` gave to a caller who holds the folder already.
     """
+    if device is None and not continued and not (out / "data").exists():
+        check_text(config)
     with hold_folder(config, out) if device is None else nullcontext(device) as device:
         say, show_progress = distributed.first_process_only(say), show_progress if distributed.rank() == 0 else False
         _check_rows(config)
@@ -187,6 +191,15 @@ def lock_run_folder(folder: Path) -> Iterator[None]:
         return
     with run_folder.lock_run_folder(folder):
         yield
+
+
+def check_text(config: RunConfig) -> None:
+    """Raises an error for text files that are missing or do not fit together, before the run folder is made.
+
+    Under torchrun, the first process alone reads the text files.
+    """
+    if os.environ.get("RANK", "0") == "0":
+        find_text(config.data)
 
 
 def _check_rows(config: RunConfig) -> None:

@@ -459,3 +459,12 @@ def test_finetune_command_takes_languages_and_reports_each(
     assert set(json.loads(result.stdout)["after"]["by_source"]) == {"old_test.txt", "new_test.txt"}
     report = json.loads((tmp_path / "run" / "report.json").read_text())
     assert set(report["perplexity"]["by_language"]) == {"aa", "bb"}
+
+
+def test_fine_tuning_refuses_text_that_is_also_held_out_before_it_reads_it(workspace: Path, tmp_path: Path) -> None:
+    text, lines = str(workspace / "new.txt"), list[str]()
+    config = settings(text, {"data": {"heldout_files": [text], "heldout": 0.0}})
+    with pytest.raises(ConfigError, match="both training and held-out text"):
+        finetune(read_store(workspace / "run" / "model"), config, tmp_path / "out", num_workers=1, say=lines.append)
+    assert not lines
+    assert not (tmp_path / "out").exists()

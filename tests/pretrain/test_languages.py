@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from in_process_cli import run_in_process
 from tiny_run import MODEL, call, command, digest, records, settings, write_text
 
 from elmo.errors import ConfigError, DataError, OutputError
@@ -333,3 +334,30 @@ def test_command_line_prepares_and_estimates_languages(tmp_path: Path) -> None:
     wrong = call(*command(Path(), Path())[:4], "--language", "de.txt")
     assert wrong.returncode == 2
     assert "expected LANGUAGE=FILES" in wrong.stderr
+
+
+@pytest.mark.parametrize(
+    ("heldout", "message"),
+    [
+        ("aa={folder}/test.txt,bb=nofile.txt", "nofile.txt: no such file"),
+        ("aa={folder}/large.txt,bb={folder}/small.txt", "large.txt is both training and held-out text"),
+        ("aa=0.1,bb=0.2", "The held-out text of aa is 0.1; expected a file."),
+    ],
+)
+def test_wrong_held_out_files_are_refused_by_a_dry_run_and_before_anything_is_written(
+    heldout: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    files = write_languages(tmp_path)
+    write_text(tmp_path / "test.txt", 10, seed=5)
+    options = ["--language", f"aa={files['aa']}", "--language", f"bb={files['bb']}"]
+    options += ["--heldout", heldout.format(folder=tmp_path)]
+    run = ["pretrain", *options, "--out", str(tmp_path / "run"), "--preset", "tiny", "--device", "cpu"]
+    for command_line in ([*run, "--dry-run"], run, ["prepare", *options, "--check"]):
+        if command_line[0] == "prepare":  # its option is repeated for further files
+            first, second = options[-1].split(",")
+            command_line[command_line.index("--heldout") : -1] = ["--heldout", first, "--heldout", second]
+        refused = run_in_process(capsys, *command_line)
+        assert refused.returncode in (1, 2), refused.stderr
+        assert message in refused.stderr
+        assert ("--heldout 0.1" in refused.stderr) == ("0.1" in heldout)
+        assert not (tmp_path / "run").exists()

@@ -19,7 +19,8 @@ from elmo.errors import DataError
 from elmo.pretrain.data.corpus import CHUNK_BYTES, Chunk, Reading, chunk_jobs, is_splittable
 from elmo.pretrain.data.parallel import map_in_order
 from elmo.pretrain.data.prepare_config import PrepareConfig
-from elmo.pretrain.data.sources import Source, find_language_sources, find_sources
+from elmo.pretrain.data.sources import Source, find_sources
+from elmo.pretrain.data.text_files import find_text
 from elmo.pretrain.data.tokenized_job import ChunkStats, tokenize_job
 from elmo.pretrain.data.vocabulary import MIN_ORDER_SCORE, WordCounts, choose_words, order_score, read_vocabulary
 from elmo.text.inputs import GLUED_COMMA, is_decomposed
@@ -78,12 +79,12 @@ class CorpusReport:
 def preflight_warnings(config: PrepareConfig, num_workers: int | None = None, *, needs_order: bool = True) -> list[str]:
     """Warnings about a sample of the text to be prepared; none for standard input, which can be read only once.
 
+    Training and held-out files that do not fit together are an error (see `find_text`).
     `needs_order`: whether a given vocabulary must be sorted by frequency, as the sampled softmax requires.
     """
+    find_text(config)
     if "-" in config.training_files:
         return []
-    if config.languages:
-        find_language_sources(config.languages)  # a file of two languages is an error
     report = preflight(
         config.training_files,
         config.reading,

@@ -11,7 +11,6 @@ The result depends on the text and the options alone, not on the number of worke
 from __future__ import annotations
 
 import logging
-import os
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -22,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from elmo.errors import ConfigError, DataError
+from elmo.errors import DataError
 from elmo.files import atomic_folder, explain_write, file_lock, sha256_file
 from elmo.pretrain.data.corpus import Chunk, Reading, chunk_jobs, is_splittable
 from elmo.pretrain.data.parallel import map_in_order
@@ -30,8 +29,9 @@ from elmo.pretrain.data.prepare_config import PrepareConfig
 from elmo.pretrain.data.prepared import FORMAT, MANIFEST, VERSION, PreparedData, fingerprint_of, open_prepared
 from elmo.pretrain.data.reuse import describe_sources, modified_ns, reuse_prepared
 from elmo.pretrain.data.shards import write_shards
-from elmo.pretrain.data.sources import Source, find_language_sources, find_sources
+from elmo.pretrain.data.sources import Source
 from elmo.pretrain.data.splits import HELDOUT, TRAIN, split_and_count
+from elmo.pretrain.data.text_files import find_text
 from elmo.pretrain.data.tokenized_job import ChunkStats, StoredJob, save_job, tokenize_job
 from elmo.pretrain.data.vocabulary import read_vocabulary
 from elmo.progress import Progress
@@ -55,11 +55,7 @@ def prepare(
     num_workers None: one per core. While another process prepares the same folder, this is an OutputError.
     """
     out = Path(out)
-    training = find_language_sources(config.languages) if config.languages else find_sources(config.files)
-    heldout = find_sources(config.heldout_files) if config.heldout_files else []
-    heldout += find_language_sources(config.heldout_languages)
-    if both := {os.path.realpath(s.path) for s in training} & {os.path.realpath(s.path) for s in heldout}:
-        raise ConfigError(f"{min(both)} is both training and held-out text.", "Name each file once.")
+    training, heldout = find_text(config)
     sources, options = training + heldout, _options(config)
     source_splits = np.array([TRAIN] * len(training) + [HELDOUT] * len(heldout))
     if out.exists() and not overwrite:
