@@ -114,15 +114,21 @@ def parse_languages(values: Iterable[str] | None, flag: str = "--language") -> d
 def heldout_settings(heldout: str | None, *, by_language: bool = False) -> dict[str, Any]:
     """Data settings of --heldout: a share of the text if it is a number, otherwise files separated by commas.
 
-    With `by_language` each file is written LANGUAGE=FILE.
+    With `by_language` each file is written LANGUAGE=FILE. Files replace a share in a file of settings, and a share
+    replaces its files.
     """
+    from elmo.pretrain.data.prepare_config import PrepareConfig
+
     if heldout is None:
         return {}
     try:
-        return {"heldout": float(heldout)}
+        return {"heldout": float(heldout), "heldout_files": []}
     except ValueError:
         files = heldout.split(",")
-    return {"heldout_languages": parse_languages(files, "--heldout")} if by_language else {"heldout_files": files}
+    share = PrepareConfig.heldout  # the default, which is not used beside files
+    if by_language:
+        return {"heldout_languages": parse_languages(files, "--heldout"), "heldout": share}
+    return {"heldout_files": files, "heldout": share}
 
 
 def drop_unset(**values: Any) -> dict[str, Any]:

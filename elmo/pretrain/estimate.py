@@ -19,7 +19,7 @@ from elmo.pretrain.data.languages import Language, sample_languages
 from elmo.pretrain.data.prepare_config import PrepareConfig
 from elmo.pretrain.data.prepared import open_prepared
 from elmo.pretrain.data.sources import Source, find_sources
-from elmo.pretrain.data.text_files import find_text
+from elmo.pretrain.data.text_files import find_text, missing_heldout
 from elmo.pretrain.data.vocabulary import read_vocabulary
 from elmo.pretrain.duration import (
     TextSize,
@@ -55,13 +55,16 @@ def estimate(config: RunConfig, out: Path, *, continued: bool = False, clock: Cl
     Token counts are extrapolated by bytes from the first sentences, or those of the prepared text of a run that is
     `continued`. The time comes from training steps, which are measured with `clock` for about two seconds.
     """
-    text = _prepared_text(out / "data") if continued and (out / "data").exists() else _sampled_text(config.data)
+    is_prepared = continued and (out / "data").exists()
+    text = _prepared_text(out / "data") if is_prepared else _sampled_text(config.data)
+    warnings = [] if is_prepared else missing_heldout(config.data)
     size, train, device = text.size, config.train, choose_device(config.train.device)
     model = model_config_for_vocab(config, size.vocab_size)
     steps, first = last_step(config, size), first_step(out)
     parameters, softmax = num_parameters(model), num_parameters(model, head=True) - num_parameters(model)
     free = shutil.disk_usage(out.parent if out.parent.exists() else Path(".")).free
     lines = [
+        *(f"warning: {warning}" for warning in warnings),
         *_describe_languages(text.languages, config.data.temperature),
         f"text        {text.num_files} files, {text.num_bytes / 1e6:,.1f} MB, about {size.positions:,} tokens per "
         "epoch",

@@ -151,7 +151,7 @@ def test_small_texts_train_to_a_finite_perplexity(lines: list[str], rows: int, t
     text.write_text("\n".join(lines) + "\n", encoding="utf-8")
     heldout = tmp_path / "heldout.txt"
     heldout.write_text("a\n", encoding="utf-8")
-    data = {"data": {"heldout_files": [str(heldout)], "min_count": 1}}
+    data = {"data": {"heldout_files": [str(heldout)], "heldout": 0.0, "min_count": 1}}
     result = run(text, tmp_path / "run", data, train_settings(rows=rows, steps=20, max_steps=5, epochs=1.0))
     assert result.report is not None
     for kind in ("reset", "carried"):

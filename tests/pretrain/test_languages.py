@@ -176,11 +176,10 @@ def test_a_language_without_held_out_text_and_one_with_far_too_much_give_a_warni
 
 def test_held_out_files_belong_to_languages(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     test = write_text(tmp_path / "test.txt", 10, seed=5)
-    data = prepared(tmp_path, heldout_languages={"bb": [str(test)]})
+    data = prepared(tmp_path, heldout_languages={"bb": [str(test)]}, heldout=0.0)
     assert data.heldout.num_sentences == 10
     assert data.by_language({str(test): 1}) == {"bb": [1]}
-    assert "No sentence of aa is held out" in caplog.text
-    assert "of bb" not in caplog.text
+    assert "held out" not in caplog.text, "the preflight warns of aa"
     assert data.unknown_shares() == {"bb": pytest.approx(0.0, abs=0.05)}  # words of the large language
 
 
@@ -361,3 +360,38 @@ def test_wrong_held_out_files_are_refused_by_a_dry_run_and_before_anything_is_wr
         assert message in refused.stderr
         assert ("--heldout 0.1" in refused.stderr) == ("0.1" in heldout)
         assert not (tmp_path / "run").exists()
+
+
+def test_a_share_beside_held_out_files_is_refused_and_a_language_without_a_file_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    files, test = write_languages(tmp_path), write_text(tmp_path / "test.txt", 10, seed=5)
+    table = "".join(f"{name} = ['{path}']\n" for name, path in files.items())
+    heldout_table = f"[data.heldout_languages]\nbb = ['{test}']\n"
+    run = ["pretrain", "--out", str(tmp_path / "run"), "--preset", "tiny", "--device", "cpu", "--max-steps", "1"]
+    run += ["--workers", "1", "--rows", "4", "--config", str(tmp_path / "run.toml")]
+    (tmp_path / "run.toml").write_text(f"[data]\nheldout = 0.3\n[data.languages]\n{table}{heldout_table}")
+    for more in (["--dry-run"], []):
+        refused = run_in_process(capsys, *run, *more)
+        assert (refused.returncode, (tmp_path / "run").exists()) == (2, False)
+        assert "data.heldout is 0.3 and held-out files are named; expected one of them." in refused.stderr
+    (tmp_path / "run.toml").write_text(f"[data.languages]\n{table}{heldout_table}")
+    warning = "warning: aa has no held-out file, so that its perplexity is not measured."
+    planned = run_in_process(capsys, *run, "--dry-run")
+    assert (planned.returncode, warning in planned.stdout) == (0, True)
+    done = run_in_process(capsys, *run)
+    assert (done.returncode, done.stderr.count(warning)) == (0, 1)
+    assert "No sentence of" not in done.stderr
+
+
+def test_the_held_out_option_replaces_what_a_file_of_settings_holds_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    text, test = write_text(tmp_path / "text.txt"), write_text(tmp_path / "test.txt", 10, seed=5)
+    for setting, option in (("heldout = 0.3", str(test)), (f"heldout_files = ['{test}']", "0.3")):
+        (tmp_path / "run.toml").write_text(f"[data]\nfiles = ['{text}']\n{setting}\n")
+        planned = run_in_process(
+            capsys, "pretrain", "--config", str(tmp_path / "run.toml"), "--heldout", option, "--dry-run", "--preset",
+            "tiny", "--device", "cpu", "--out", str(tmp_path / "run"),
+        )  # fmt: skip
+        assert planned.returncode == 0, planned.stderr

@@ -20,7 +20,7 @@ from elmo.pretrain.data.corpus import CHUNK_BYTES, Chunk, Reading, chunk_jobs, i
 from elmo.pretrain.data.parallel import map_in_order
 from elmo.pretrain.data.prepare_config import PrepareConfig
 from elmo.pretrain.data.sources import Source, find_sources
-from elmo.pretrain.data.text_files import find_text
+from elmo.pretrain.data.text_files import find_text, missing_heldout
 from elmo.pretrain.data.tokenized_job import ChunkStats, tokenize_job
 from elmo.pretrain.data.vocabulary import MIN_ORDER_SCORE, WordCounts, choose_words, order_score, read_vocabulary
 from elmo.text.inputs import GLUED_COMMA, is_decomposed
@@ -77,14 +77,15 @@ class CorpusReport:
 
 
 def preflight_warnings(config: PrepareConfig, num_workers: int | None = None, *, needs_order: bool = True) -> list[str]:
-    """Warnings about a sample of the text to be prepared; none for standard input, which can be read only once.
+    """Warnings about held-out text that is missing, and about a sample of the text to be prepared.
 
+    Standard input is not sampled, because it can be read only once.
     Training and held-out files that do not fit together are an error (see `find_text`).
     `needs_order`: whether a given vocabulary must be sorted by frequency, as the sampled softmax requires.
     """
     find_text(config)
     if "-" in config.training_files:
-        return []
+        return missing_heldout(config)
     report = preflight(
         config.training_files,
         config.reading,
@@ -95,7 +96,8 @@ def preflight_warnings(config: PrepareConfig, num_workers: int | None = None, *,
         max_bytes=SAMPLE_BYTES,
         num_workers=num_workers,
     )
-    return [warning for warning in report.warnings if needs_order or warning != _unsorted(report.order_score)]
+    of_text = [warning for warning in report.warnings if needs_order or warning != _unsorted(report.order_score)]
+    return missing_heldout(config) + of_text
 
 
 def preflight(

@@ -104,7 +104,8 @@ def _warn_of_heldout(
 ) -> None:
     """Warns of each language of which no sentence or far more than the wanted share is held out.
 
-    share 0: nothing is held out of the training files, but there may be held-out files.
+    share 0: nothing is held out of the training files, but there may be held-out files. A language without a held-out
+    file has had its warning (`missing_heldout`).
     """
     if not share and HELDOUT not in source_splits:
         return
@@ -112,6 +113,8 @@ def _warn_of_heldout(
         rows = [record for record, number in zip(records, source_languages, strict=True) if number == language]
         heldout, train = (sum(row[name] for row in rows) for name in ("heldout_sentences", "sentences"))
         name = f" of {language_names[language]}" if language_names else ""
+        if not share and not any(row["split"] == SPLIT_NAMES[HELDOUT] for row in rows):
+            continue
         if heldout == 0:
             log.warning("No sentence%s is held out of %d, so that no perplexity is measured.", name, train)
         elif share and heldout > 2 * share * (train + heldout) + 3:

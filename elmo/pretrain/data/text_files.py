@@ -13,8 +13,10 @@ from elmo.pretrain.data.sources import Source, find_language_sources, find_sourc
 def find_text(config: PrepareConfig) -> tuple[list[Source], list[Source]]:
     """The training files and the held-out files.
 
-    A missing file, a file of two languages and a file that is both training and held-out text are errors.
+    A missing file, a file of two languages, a file that is both training and held-out text, and held-out files beside a
+    given share of the text are errors.
     """
+    _refuse_share_beside_files(config)
     training = find_language_sources(config.languages) if config.languages else find_sources(config.files)
     _refuse_shares("", config.heldout_files)
     for language, names in config.heldout_languages.items():
@@ -26,6 +28,24 @@ def find_text(config: PrepareConfig) -> tuple[list[Source], list[Source]]:
         if _key(source) in training_paths:
             raise ConfigError(f"{source.path} is both training and held-out text.", "Name each file once.")
     return training, heldout
+
+
+def missing_heldout(config: PrepareConfig) -> list[str]:
+    """A warning for each language without a held-out file, if other languages have one."""
+    return [
+        f"{language} has no held-out file, so that its perplexity is not measured."
+        for language in config.languages
+        if config.heldout_languages and language not in config.heldout_languages
+    ]
+
+
+def _refuse_share_beside_files(config: PrepareConfig) -> None:
+    """Raises ConfigError for held-out files and a share; the default and 0 do not contradict the files."""
+    if config.all_heldout_files and config.heldout not in (0, PrepareConfig.heldout):
+        raise ConfigError(
+            f"data.heldout is {config.heldout:g} and held-out files are named; expected one of them.",
+            "With held-out files, nothing is held out of the training text: leave out the share or the files.",
+        )
 
 
 def _refuse_shares(language: str, names: Iterable[str]) -> None:
