@@ -154,7 +154,10 @@ def _parse_value(key: str, value: Any, hint: Any) -> Any:
         parsed = _parse_plain(value, plain)
     if parsed is None or limit is not None and not limit.accepts(parsed):
         hint_text = _nearest(str(value), limit.choices) if limit is not None and limit.choices else ""
-        raise ConfigError(f"{key} is {value!r:.80}; expected {_expected(hint)}.", hint_text)
+        expected = _expected(hint)
+        if isinstance(value, float) and not math.isfinite(value):
+            expected = expected.replace("a number", "a finite number", 1)
+        raise ConfigError(f"{key} is {value!r:.80}; expected {expected}.", hint_text)
     return parsed
 
 

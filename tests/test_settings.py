@@ -89,8 +89,8 @@ def test_each_type_of_field_takes_its_values(assignment: str, value: Any) -> Non
     [
         ("lr=abc", "train.lr is 'abc'; expected a number above 0.", ""),
         ("lr=0", "train.lr is 0; expected a number above 0.", ""),
-        ("lr=nan", "train.lr is nan; expected a number above 0.", ""),
-        ("lr=inf", "train.lr is inf; expected a number above 0.", ""),
+        ("lr=nan", "train.lr is nan; expected a finite number above 0.", ""),
+        ("lr=inf", "train.lr is inf; expected a finite number above 0.", ""),
         ("lr=true", "train.lr is True; expected a number above 0.", ""),
         ("count=2.5", "train.count is 2.5; expected a whole number from 1 to 1,000.", ""),
         ("count=true", "train.count is True; expected a whole number from 1 to 1,000.", ""),

@@ -242,6 +242,8 @@ def test_table_of_languages_in_toml(tmp_path: Path) -> None:
     assert config.data.languages == {"de": ("de.txt",), "fr": ("a", "b")}
     (tmp_path / "again.toml").write_text(to_toml(config))
     assert make_config(read_toml(tmp_path / "again.toml")) == config
+    with pytest.raises(ConfigError, match=r"data.temperature is inf; expected a finite number of at least 1\."):
+        make_config({"data": {"languages": {"de": "de.txt"}, "temperature": float("inf")}})
     with pytest.raises(ConfigError, match=r"data.languages.de is 3"):
         make_config({"data": {"languages": {"de": 3}}})
     with pytest.raises(ConfigError, match="expected letters"):
