@@ -174,6 +174,32 @@ def test_the_error_for_other_text_or_options_lists_the_differences(tmp_path):
         prepare_text(tmp_path, MANY, "mine")
 
 
+def test_added_removed_and_reordered_files_are_named_by_their_paths(tmp_path):
+    for name in "abcd":
+        (tmp_path / f"{name}.txt").write_text(f"only {name}\n" * 3 + MANY, encoding="utf-8")
+    paths = {name: str(tmp_path / f"{name}.txt") for name in "abcd"}
+
+    def again(files: str, heldout: str) -> str:
+        config = PrepareConfig(files=tuple(paths[n] for n in files), heldout_files=tuple(paths[n] for n in heldout))
+        with pytest.raises(OutputError) as caught:
+            prepare(config, tmp_path / "out", num_workers=1)
+        *lines, _ = caught.value.hint.replace(str(tmp_path) + "/", "").split("\n  ")
+        return "; ".join(lines)
+
+    prepare(PrepareConfig(files=(paths["a"], paths["b"]), heldout_files=(paths["c"],)), tmp_path / "out", num_workers=1)
+    assert again("abd", "c") == "d.txt: new"
+    assert again("a", "c") == "b.txt: no longer named"
+    assert again("da", "c") == "d.txt: new; b.txt: no longer named"
+    assert again("ba", "c") == "the order of the files differs"
+    swapped = "c.txt: heldout then, train now; b.txt: train then, heldout now; the order of the files differs"
+    assert again("ac", "b") == swapped
+    (tmp_path / "b.txt").rename(tmp_path / "e.txt")  # the same text under another name
+    paths["b"] = str(tmp_path / "e.txt")
+    assert again("abd", "c") == "d.txt: new"
+    config = PrepareConfig(files=(paths["a"], paths["b"]), heldout_files=(paths["c"],))
+    assert prepare(config, tmp_path / "out", num_workers=1).heldout.num_sentences == 1003
+
+
 def test_overwrite_replaces_the_folder(tmp_path):
     prepare_text(tmp_path, MANY)
     (tmp_path / "text.txt").write_text("other text\n", encoding="utf-8")
@@ -254,7 +280,7 @@ def test_standard_input_is_prepared(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(MANY.encode())))
     data = prepare(PrepareConfig(files=("-",)), tmp_path / "out")
     assert data.train.num_sentences + data.heldout.num_sentences == 1000
-    with pytest.raises(OutputError, match="standard input cannot be compared"):
+    with pytest.raises(OutputError, match="standard input: cannot be compared"):
         prepare(PrepareConfig(files=("-",)), tmp_path / "out")
 
 

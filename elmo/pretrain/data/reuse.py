@@ -69,18 +69,8 @@ def reuse_prepared(
         f"{name}: {before!r} then, {after!r} now"
         for name, (before, after) in changed_settings(_DEFAULT_OPTIONS | manifest["options"], options).items()
     ]
-    if len(sources) != len(manifest["sources"]):
-        differences.append(f"files: {len(manifest['sources'])} then, {len(sources)} now")
-    for source, split, record in zip(sources, source_splits, manifest["sources"], strict=False):
-        if source.stream:
-            name = "standard input" if source.path == "-" else source.path
-            differences.append(f"{name} cannot be compared with the text that was read then")
-        elif SPLIT_NAMES[split] != record["split"]:
-            differences.append(f"{source.path}: {record['split']} then, {SPLIT_NAMES[split]} now")
-        elif source.language != record.get("language"):
-            differences.append(f"{source.path}: language {record.get('language')} then, {source.language} now")
-        elif not _is_same_text(source, record):
-            differences.append(f"{source.path}: differs from the text that was prepared as {record['path']}")
+    splits = [SPLIT_NAMES[split] for split in source_splits]
+    differences += _source_differences(sources, splits, manifest["sources"])
     if differences:
         raise OutputError(
             f"{out} was prepared from other text or with other options.",
@@ -88,6 +78,50 @@ def reuse_prepared(
         )
     log.info("%s is up to date.", out)
     return open_prepared(out, verify=True)
+
+
+def _source_differences(
+    sources: Sequence[Source], splits: Sequence[str], records: Sequence[dict[str, Any]]
+) -> list[str]:
+    """What differs between the files and those of a prepared folder; [] if they are the same, in the same order.
+
+    A file may have another name, if its text is the same and no file has its old name.
+    """
+    if len(sources) == len(records) and not any(
+        _difference(*of_one) for of_one in zip(sources, splits, records, strict=True)
+    ):
+        return []
+    unmatched = {record["path"]: number for number, record in enumerate(records)}
+    numbers = [unmatched.pop(source.path, None) for source in sources]  # of the records
+    differences = []
+    for index, (source, split) in enumerate(zip(sources, splits, strict=True)):
+        number = numbers[index]
+        if number is None:
+            renamed = (n for n in unmatched.values() if not _difference(source, split, records[n]))
+            number = numbers[index] = next(renamed, None)
+            if number is not None:
+                del unmatched[records[number]["path"]]
+        difference = "new" if number is None else _difference(source, split, records[number])
+        if difference:
+            differences.append(f"{_name(source.path)}: {difference}")
+    differences += [f"{_name(path)}: no longer named" for path in unmatched]
+    matched = [number for number in numbers if number is not None]
+    return differences + (["the order of the files differs"] if matched != sorted(matched) else [])
+
+
+def _difference(source: Source, split: str, record: dict[str, Any]) -> str:
+    """What differs between a file and the record of one that was prepared; empty if they are the same."""
+    if source.stream:
+        return "cannot be compared with the text that was read then"
+    if split != record["split"]:
+        return f"{record['split']} then, {split} now"
+    if source.language != record.get("language"):
+        return f"language {record.get('language')} then, {source.language} now"
+    return "" if _is_same_text(source, record) else "differs from the text that was prepared"
+
+
+def _name(path: str) -> str:
+    return "standard input" if path == "-" else path
 
 
 def _is_same_text(source: Source, record: dict[str, Any]) -> bool:
