@@ -13,11 +13,12 @@ from typing import Any
 from elmo.errors import ConfigError
 from elmo.files import atomic_file
 from elmo.pretrain.adaptation import adapt_vocabulary
-from elmo.pretrain.config import CONFIG_FILE, RunConfig
+from elmo.pretrain.config import CONFIG_FILE, RunConfig, make_config
 from elmo.pretrain.continued import INITIAL_FILE, VOCAB_FILE, check_verb, read_initial
+from elmo.pretrain.data.prepare_config import PrepareConfig
 from elmo.pretrain.data.vocabulary import read_vocabulary
 from elmo.records import write_json
-from elmo.settings import changed_settings, describe_changes
+from elmo.settings import changed_settings, describe_changes, read_toml
 from elmo.weights.model_parts import ModelParts
 from elmo.weights.word_list import write_words
 
@@ -44,6 +45,7 @@ def record_start(
     recorded = read_initial(out) if (out / INITIAL_FILE).exists() else None
     if recorded is not None:
         _check_same_start(out, recorded, start)
+        _check_same_reading(out, config.data)
     vocab, coverage = adapt_vocabulary(parts, config, max_new_words, min_count, num_workers)
     if (out / VOCAB_FILE).exists():
         _check_same_vocabulary(out, vocab)
@@ -56,6 +58,23 @@ def record_start(
 def _check_same_start(out: Path, recorded: dict[str, Any], start: dict[str, Any]) -> None:
     if changes := describe_changes(changed_settings({name: recorded[name] for name in start}, start)):
         raise ConfigError(f"{out} holds a run of `elmo finetune` that was started otherwise ({changes}).", _hint(out))
+
+
+def _check_same_reading(out: Path, data: PrepareConfig) -> None:
+    """Compares the settings that decide how often the words of the same text count with those of the run in `out`."""
+    if not (out / CONFIG_FILE).is_file():
+        return
+    before, after = (_reading_settings(one) for one in (make_config(read_toml(out / CONFIG_FILE)).data, data))
+    if changes := describe_changes(changed_settings(before, after)):
+        raise ConfigError(f"{out} holds a run of `elmo finetune` with other settings ({changes}).", _hint(out))
+
+
+def _reading_settings(data: PrepareConfig) -> dict[str, Any]:
+    return {
+        "data.languages": ", ".join(data.languages) or "none",
+        "data.temperature": data.temperature,
+        **{f"data.reading.{name}": value for name, value in vars(data.reading).items()},
+    }
 
 
 def _check_same_vocabulary(out: Path, vocab: list[str]) -> None:

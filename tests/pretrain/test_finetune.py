@@ -468,3 +468,19 @@ def test_fine_tuning_refuses_text_that_is_also_held_out_before_it_reads_it(works
         finetune(read_store(workspace / "run" / "model"), config, tmp_path / "out", num_workers=1, say=lines.append)
     assert not lines
     assert not (tmp_path / "out").exists()
+
+
+def test_another_temperature_is_not_called_another_text(workspace: Path, tmp_path: Path) -> None:
+    parts = read_store(workspace / "run" / "model")
+
+    def tune(temperature: float, **languages: str) -> None:
+        text = {name: [str(workspace / file)] for name, file in languages.items()}
+        data = {"files": [], "languages": text, "temperature": temperature, "heldout": 0.0}
+        finetune(parts, settings("", {"data": data, "train": {"max_steps": 1}}), tmp_path, num_workers=1)
+
+    tune(2.0, aa="old.txt", bb="new.txt")
+    with pytest.raises(ConfigError, match=r"with other settings \(data\.temperature 2\.0 -> 3\.0\)"):
+        tune(3.0, aa="old.txt", bb="new.txt")
+    with pytest.raises(ConfigError, match=r"with other settings \(data\.languages aa, bb -> aa, cc\)"):
+        tune(2.0, aa="old.txt", cc="new.txt")
+    tune(2.0, aa="old.txt", bb="new.txt")
