@@ -397,3 +397,13 @@ def test_the_held_out_option_replaces_what_a_file_of_settings_holds_out(
             "tiny", "--device", "cpu", "--out", str(tmp_path / "run"),
         )  # fmt: skip
         assert planned.returncode == 0, planned.stderr
+
+
+def test_a_language_without_a_measured_sentence_is_left_out_of_a_validation(tmp_path: Path) -> None:
+    lines: list[str] = []
+    language_run(tmp_path, "run", {"train": {"validate_words": 1, "max_steps": 20}}, say=lines.append)
+    (validation,) = [record["validation"] for record in records(tmp_path / "run") if "validation" in record]
+    assert set(validation["by_language"]) == {"aa"}
+    assert validation["carried"]["predictions"] > 0, "one batch at least"
+    (line,) = [line for line in lines if "perplexity by language" in line]
+    assert "bb" not in line

@@ -116,12 +116,13 @@ class Evaluator:
     def reset_by_language(self, data: PreparedData, *, max_words: int | None = None) -> dict[str, LossSum]:
         """The losses of each language with every sentence read from a zero state; {} for text of one language.
 
-        With `max_words`, each language has an equal part of it at most, so that all are measured equally well.
+        With `max_words`, each language has an equal part of it at most, so that all are measured equally well. A
+        language of which no sentence is measured is left out.
         """
         if len(data.languages) < 2:
             return {}
         samples = data.heldout_samples(max_words)
-        by_source = {source: self.reset_sum(data, sentences=span) for source, span in samples.items()}
+        by_source = {source: self.reset_sum(data, sentences=span) for source, span in samples.items() if span}
         return {name: add_losses(losses) for name, losses in data.by_language(by_source).items()}
 
     def carried(self, data: PreparedData, *, split: str = "heldout", max_words: int | None = None) -> Perplexity:
@@ -139,7 +140,7 @@ class Evaluator:
         num_rows = max(1, min(64, (max_words if is_part and max_words else positions) // 1000))
         num_steps = min(20, max(1, positions // num_rows))
         stream = ContinuousStream(data, num_rows, num_steps, split=split, shuffle=is_part, num_epochs=1)
-        max_batches = max_words // (num_rows * num_steps) if is_part and max_words else None
+        max_batches = max(1, max_words // (num_rows * num_steps)) if is_part and max_words else None
         return self._measure(islice(stream, max_batches), carry=True)
 
     def _measure(self, batches: Iterable[LMBatch], carry: bool) -> LossSum:
