@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import glob
+import os
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -107,6 +109,13 @@ def parse_languages(values: Iterable[str] | None, flag: str = "--language") -> d
         name, equals, files = value.partition("=")
         if not equals or not name or not files:
             raise ConfigError(f"{flag} {value!r}: expected LANGUAGE=FILES.", f"For example {flag} de=de.txt")
+        parts = [part for part in files.split(",") if part]
+        if len(parts) > 1 and not os.path.exists(files) and not glob.glob(files, recursive=True):
+            first, second, *_ = parts
+            raise ConfigError(
+                f"{flag} {value!r}: no such file; expected one file, glob or folder.",
+                f"Repeat the option for more files: {flag} {name}={first} {flag} {name}={second}",
+            )
         languages.setdefault(name, []).append(files)
     return languages
 

@@ -246,6 +246,9 @@ def test_table_of_languages_in_toml(tmp_path: Path) -> None:
         make_config({"data": {"languages": {"de": "de.txt"}, "temperature": float("inf")}})
     with pytest.raises(ConfigError, match=r"data.languages.de is 3"):
         make_config({"data": {"languages": {"de": 3}}})
+    for table in ("languages", "heldout_languages"):
+        with pytest.raises(ConfigError, match=rf"{table}\.fr names no files; expected at least one\."):
+            make_config({"data": {"languages": {"de": "de.txt"}, table: {"de": "de.txt", "fr": []}}})
     with pytest.raises(ConfigError, match="expected letters"):
         make_config({"data": {"languages": {"de fr": "a"}}})
 
@@ -407,3 +410,17 @@ def test_a_language_without_a_measured_sentence_is_left_out_of_a_validation(tmp_
     assert validation["carried"]["predictions"] > 0, "one batch at least"
     (line,) = [line for line in lines if "perplexity by language" in line]
     assert "bb" not in line
+
+
+def test_files_of_a_language_separated_by_commas_are_refused_with_a_hint_that_works(
+    tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    files = write_languages(tmp_path)
+    refused = run_in_process(capsys, "prepare", "--language", f"aa={files['aa']},{files['bb']}", "--check")
+    assert refused.returncode == 2
+    hint = f"--language aa={files['aa']} --language aa={files['bb']}"
+    assert f"Repeat the option for more files: {hint}" in refused.stderr
+    checked = run_in_process(capsys, "prepare", *hint.split(), "--check", "--json")
+    assert json.loads(checked.stdout)["num_files"] == 2
+    odd = write_text(tmp_path / "a,b.txt", 30)
+    assert run_in_process(capsys, "prepare", "--language", f"aa={odd}", "--check").returncode == 0

@@ -57,6 +57,12 @@ class PrepareConfig:
     def _check_languages(self) -> None:
         for name in ("languages", "heldout_languages"):
             object.__setattr__(self, name, _as_table(getattr(self, name)))
+            for language, files in getattr(self, name).items():
+                if not files:
+                    raise ConfigError(
+                        f"{name}.{language} names no files; expected at least one.",
+                        "Name files, globs or folders, or leave the language out.",
+                    )
         if not 1 <= self.temperature < float("inf"):
             raise ConfigError(f"temperature is {self.temperature}; expected a finite number of at least 1.")
         if self.languages and (self.files or self.heldout_files):
