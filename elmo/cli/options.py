@@ -55,7 +55,8 @@ Languages = Annotated[
     list[str] | None,
     typer.Option(
         "--language",
-        help="Text of one language, instead of the files: LANGUAGE=FILES (de=de.txt, fr='fr/*.txt'); may be repeated.",
+        help="Text of one language, instead of the files: LANGUAGE=FILES (de=de.txt, fr='fr/*.txt'); may be repeated, "
+        "also for more files of a language. In `elmo pretrain`, other languages in the file of --config stay.",
     ),
 ]
 Temperature = Annotated[

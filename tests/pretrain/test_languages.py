@@ -424,3 +424,18 @@ def test_files_of_a_language_separated_by_commas_are_refused_with_a_hint_that_wo
     assert json.loads(checked.stdout)["num_files"] == 2
     odd = write_text(tmp_path / "a,b.txt", 30)
     assert run_in_process(capsys, "prepare", "--language", f"aa={odd}", "--check").returncode == 0
+
+
+def test_languages_of_the_command_line_are_added_to_those_of_a_file_of_settings(
+    tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    files, other = write_languages(tmp_path), write_text(tmp_path / "other.txt", 100, seed=2)
+    (tmp_path / "run.toml").write_text("[data.languages]\n" + "".join(f"{n} = ['{p}']\n" for n, p in files.items()))
+    planned = run_in_process(
+        capsys, "pretrain", "--config", str(tmp_path / "run.toml"), "--language", f"cc={other}",
+        "--dry-run", "--preset", "tiny", "--device", "cpu", "--out", str(tmp_path / "run"),
+    )  # fmt: skip
+    assert "languages   3" in planned.stdout
+    for flags in (["pretrain"], ["finetune"], ["prepare"]):
+        shown = " ".join(run_in_process(capsys, *flags, "--help").stdout.replace("│", " ").split())
+        assert "other languages in the file of --config stay" in shown
