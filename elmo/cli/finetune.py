@@ -65,7 +65,7 @@ def run(
         int | None, typer.Option(min=1, help="Minimum count of a new word in the text. Default: 5.")
     ] = None,
     epochs: Annotated[float | None, typer.Option(help="Number of passes over the text. Default: 1.")] = None,
-    max_steps: Annotated[int | None, typer.Option(help="Number of updates; replaces --epochs.")] = None,
+    max_steps: Annotated[int | None, typer.Option(min=1, help="Number of updates; replaces --epochs.")] = None,
     stop_after: StopAfter = None,
     rows: Rows = None,
     lr: Annotated[float | None, typer.Option(help="Maximum learning rate. Default: 0.0005.")] = None,
@@ -101,7 +101,7 @@ def run(
         options = _recorded_options(read_initial(out), options, out)
         parts = find_model(options.pop("model"))
     elif not files and not language:
-        raise ConfigError("No text files were given.", f"Example: {EXAMPLE}")
+        raise ConfigError(f"No text files were given: {model} was read as the model.", f"Example: {EXAMPLE}")
     else:
         parts = find_model(model)
         check_finetuning_settings(parts.config.head, *assignments)

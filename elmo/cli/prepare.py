@@ -15,7 +15,7 @@ from elmo.errors import ConfigError
 if TYPE_CHECKING:
     from elmo.pretrain.data.prepared import PreparedData
 
-EXAMPLE = "elmo prepare 'corpus/*.txt.gz' --tokenizer default --out prepared/"
+EXAMPLE = "elmo prepare 'corpus/*.txt.gz' --tokenizer default --out run/data"
 
 
 def run(
@@ -66,7 +66,8 @@ def run(
     """Prepare text for pretraining: tokenise it, count words, hold sentences out and write memory-mapped shards.
 
     The text has one tokenised sentence per line, unless --tokenizer names a tokenizer for raw text. A second run with
-    the same text and options finds the finished folder and does nothing.
+    the same text and options finds the finished folder and does nothing. `elmo pretrain --out RUN` with this text and
+    these options uses the folder RUN/data.
     """
     from elmo.pretrain.data.corpus import Reading
     from elmo.pretrain.data.preflight import preflight, preflight_warnings

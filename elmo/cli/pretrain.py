@@ -67,7 +67,7 @@ def run(
         ),
     ] = None,
     epochs: Annotated[float | None, typer.Option(help="Number of passes over the text. Default: 10.")] = None,
-    max_steps: Annotated[int | None, typer.Option(help="Number of updates; replaces --epochs.")] = None,
+    max_steps: Annotated[int | None, typer.Option(min=1, help="Number of updates; replaces --epochs.")] = None,
     max_tokens: Annotated[int | None, typer.Option(help="Stop after this number of training tokens.")] = None,
     stop_after: StopAfter = None,
     rows: Rows = None,

@@ -65,6 +65,14 @@ def test_a_run_beside_its_text_is_not_text(folder: Path) -> None:
     assert {"run/", "a-model/", "prepared/"} <= set(list_folder(str(folder)).ignored)
 
 
+def test_a_run_itself_is_not_a_folder_of_text(tmp_path: Path) -> None:
+    (tmp_path / "model").mkdir()
+    for name in ("config.json", "model.safetensors", "vocab.txt"):
+        (tmp_path / "model" / name).write_text("word\n", encoding="utf-8")
+    with pytest.raises(DataError, match="is a run, a model or prepared text"):
+        find_sources([tmp_path / "model"])
+
+
 def test_commands_take_a_folder_and_say_what_they_ignore(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture
 ) -> None:

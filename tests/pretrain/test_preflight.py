@@ -70,7 +70,7 @@ def test_words_longer_than_max_chars_are_counted_by_bytes(tmp_path):
 @pytest.mark.parametrize(
     ("text", "tokenize", "warning"),
     [
-        ("the cat sat on the mat , and it slept .\n" * 30, None, "No word has a capital letter"),
+        ("the cat sat on the mat , and it slept .\n" * 30, None, "Almost no word has a capital letter"),
         ("The cat sat, then It slept. Why? No.\n" * 30, None, "looks untokenised; use --tokenizer default"),
         ("The end\ufffd is near .\n" * 30, None, "30 characters are U+FFFD"),
         (
@@ -79,7 +79,10 @@ def test_words_longer_than_max_chars_are_counted_by_bytes(tmp_path):
             "one line",
         ),
         ("Le cafe\u0301 est ferme\u0301 .\n" * 30, None, "40.0% of the words have accents as separate characters"),
-        ("The cat " * 400 + "\n", None, "Sentences have hundreds of words"),
+        ("The cat " * 400 + "\n", None, "Sentences have hundreds of words: one sentence per line is expected"),
+        ("The cat " * 400 + "\n", "unicode", "Sentences have hundreds of words: try another tokenizer"),
+        ('<p>The cat sat .</p>\n{"text": 1}\nThe end .\n' * 9, None, "18 of 27 lines begin as in HTML, XML or JSON"),
+        ("One two three .\n", None, "data.min_count"),
         (
             "天地玄黄宇宙洪荒日月盈昃辰宿列张 寒来暑往秋收冬藏闰余成岁律吕调阳\n" * 30,
             None,
@@ -90,6 +93,13 @@ def test_words_longer_than_max_chars_are_counted_by_bytes(tmp_path):
 def test_unusual_text_gives_a_warning(tmp_path, text, tokenize, warning):
     report = preflight([write(tmp_path, text)], Reading(tokenize=tokenize))
     assert any(warning in text for text in report.warnings), report.warnings
+
+
+def test_text_of_which_nothing_can_be_read_has_no_table(tmp_path):
+    (tmp_path / "latin.txt").write_bytes("Ein Bär .\n".encode("latin-1") * 20)
+    report = preflight([tmp_path / "latin.txt"])
+    assert all(line.startswith("error: ") for line in report.lines())
+    assert "--encoding" in next(report.lines())
 
 
 def test_abbreviations_that_a_tokenizer_leaves_whole_give_no_warning(tmp_path):

@@ -63,6 +63,9 @@ class CorpusReport:
 
     def lines(self) -> Iterator[str]:
         """The report as lines of text."""
+        if not self.num_lines:  # nothing could be read
+            yield from (f"error: {error}" for error in self.errors)
+            return
         sample = " (a sample)" if self.sampled else ""
         yield f"files        {self.num_files:,}, {self.num_bytes / 1e6:,.1f} MB read{sample}"
         yield f"lines        {self.num_lines:,}, {self.num_blank:,} of them blank; the longest has " + (
@@ -121,7 +124,7 @@ def preflight(
     errors: dict[int, str] = {}  # the first error of each source
 
     def on_error(index: int, error: DataError) -> None:
-        errors.setdefault(index, error.message)
+        errors.setdefault(index, f"{error.message} {error.hint}".rstrip())
 
     jobs = chunk_jobs(sources, reading=reading, on_error=on_error)
     if max_bytes is not None:
@@ -207,7 +210,7 @@ def _report(
         warnings=(),
     )
     error_texts: tuple[str, ...] = tuple(errors[index] for index in sorted(errors))
-    warnings = tuple(_warnings(report, all_stats, max_chars, reading))
+    warnings = tuple(_warnings(report, all_stats, max_chars, reading, min_count=None if vocab else min_count))
     if reading.errors == "skip":
         warnings += tuple(f"skipped: {error}" for error in error_texts)
         error_texts = ()
@@ -216,7 +219,11 @@ def _report(
     return replace(report, errors=error_texts, warnings=warnings)
 
 
-def _warnings(report: CorpusReport, all_stats: Sequence[ChunkStats], max_chars: int, reading: Reading) -> Iterator[str]:
+def _warnings(
+    report: CorpusReport, all_stats: Sequence[ChunkStats], max_chars: int, reading: Reading, min_count: int | None
+) -> Iterator[str]:
+    """`min_count`: None if the vocabulary was given."""
+    advice = RAW_TEXT if reading.tokenize is None else "try another tokenizer"
     if report.cut_share > MAX_TRUNCATED_SHARE:
         yield (
             f"{report.cut_share:.1%} of the words are longer than {max_chars - 2} bytes and are cut there: "
@@ -225,21 +232,27 @@ def _warnings(report: CorpusReport, all_stats: Sequence[ChunkStats], max_chars: 
     if report.bytes_per_word > 30 and report.num_tokens:
         yield "The words are very long: split text of a script without spaces into words first."
     if report.upper_share is not None and report.upper_share < 0.001 and report.num_tokens >= 50:
-        yield "No word has a capital letter: a model of lower-cased text works badly on cased text."
+        yield "Almost no word has a capital letter: a model of lower-cased text works badly on cased text."
     if report.glued_share > 0.02:
-        advice = RAW_TEXT if reading.tokenize is None else "try another tokenizer"
         yield f"{report.glued_share:.1%} of the words end in a comma or stop: the text looks untokenised; {advice}."
+    if (num_markup := sum(stats.num_markup for stats in all_stats)) > 0.2 * max(1, report.num_lines - report.num_blank):
+        lines = f"{num_markup:,} of {report.num_lines:,} lines"
+        yield f"{lines} begin as in HTML, XML or JSON: convert them to plain text."
     num_wrapped = sum(stats.num_wrapped for stats in all_stats)
     if reading.tokenize is not None and num_wrapped > 0.5 * max(1, report.num_lines - report.num_blank):
         yield "Most lines end in the middle of a sentence: put each paragraph on one line."
     if report.num_tokens > MAX_MEAN_LENGTH * max(1, report.num_sentences):
-        yield f"Sentences have hundreds of words: one sentence per line is expected; for raw text {RAW_TEXT}."
+        expected = "one sentence per line is expected; for raw text " if reading.tokenize is None else ""
+        yield f"Sentences have hundreds of words: {expected}{advice}."
     if num_replaced := sum(stats.num_replaced for stats in all_stats):
         yield f"{num_replaced:,} characters are U+FFFD, which marks text that was decoded wrongly."
     if report.num_blank > report.num_lines / 2:
         yield f"{report.num_blank:,} of {report.num_lines:,} lines are blank; they are skipped."
     if report.num_tokens and report.coverage < 0.9 and not report.sampled:
-        yield f"The vocabulary covers only {report.coverage:.1%} of the text; the softmax reads the rest as <UNK>."
+        rarer = f" Words that occur fewer than {min_count} times are left out: data.min_count." if min_count else ""
+        yield (
+            f"The vocabulary covers only {report.coverage:.1%} of the text; the softmax reads the rest as <UNK>.{rarer}"
+        )
     if unsorted := _unsorted(report.order_score):
         yield unsorted
     if report.decomposed_share > 0.001:

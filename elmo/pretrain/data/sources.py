@@ -85,8 +85,8 @@ def find_language_sources(languages: Mapping[str, Iterable[str | Path]]) -> list
 def list_folder(folder: str) -> FolderFiles:
     """The files of a folder and its subfolders whose names end in .txt, .txt.gz and so on, sorted.
 
-    Hidden files and folders are left out, and folders that this package wrote, because a run may lie beside its text.
-    Links to folders are not followed.
+    Hidden files and folders are left out, and folders that this package wrote, because a run may lie beside its text;
+    it is an error if the folder itself is one of these. Links to folders are not followed.
     """
 
     def fail(error: OSError) -> NoReturn:
@@ -94,7 +94,11 @@ def list_folder(folder: str) -> FolderFiles:
 
     taken, ignored, num_hidden = [], [], 0
     for parent, folders, names in os.walk(folder, onerror=fail):
-        if parent != folder and any(own <= set(names) for own in _OWN_FILES):
+        if any(own <= set(names) for own in _OWN_FILES):
+            if parent == folder:
+                raise DataError(
+                    f"{folder} is a run, a model or prepared text; expected a folder of text.", "Name the text itself."
+                )
             ignored.append(os.path.join(os.path.relpath(parent, folder), ""))
             folders.clear()
             continue

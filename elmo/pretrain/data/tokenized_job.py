@@ -31,6 +31,7 @@ class ChunkStats:
     num_sentences: int = 0
     num_tokens: int = 0
     longest_line: int = 0  # characters
+    num_markup: int = 0  # lines that begin as in HTML, XML or JSON
     num_wrapped: int = 0  # long lines that end in the middle of a sentence
     num_replaced: int = 0  # U+FFFD characters, which replace invalid bytes
     error: DataError | None = None  # if set, no text of the chunk is used
@@ -127,6 +128,7 @@ def _chunk_stats(chunk: Chunk, text: str, num_sentences: int, num_tokens: int) -
         num_sentences=num_sentences,
         num_tokens=num_tokens,
         longest_line=max(map(len, lines), default=0),
+        num_markup=sum(line.lstrip()[:1] in ("<", "{") for line in lines if line),
         num_wrapped=sum(len(line) >= 40 and line.rstrip()[-1:].isalnum() for line in lines),
         num_replaced=text.count("\ufffd"),
     )
