@@ -6,6 +6,7 @@ each word.
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,6 +18,8 @@ from elmo.probes.record import probe_record
 from elmo.probes.tagged_sentences import SPLITS, find_splits
 from elmo.probes.tagging import probe_tags
 from elmo.probes.vector_source import VectorSource, read_static_vectors
+
+log = logging.getLogger(__name__)
 
 PLACEHOLDER = "{language}"
 
@@ -33,10 +36,9 @@ def probe_languages(
     show: bool | None = None,
 ) -> dict[str, Any]:
     """Returns a record with the dev and test accuracy of each view for every language, and the means over languages."""
-    if static_vectors is not None and PLACEHOLDER not in static_vectors:
-        raise ConfigError(f"The name of the vectors is {static_vectors!r}.", f"Expected {PLACEHOLDER} in it.")
     config = config or FitConfig()
     treebanks = find_treebanks(folder)
+    static_paths = {} if static_vectors is None else _find_static_vectors(static_vectors, list(treebanks))
     languages: dict[str, dict[str, Any]] = {}
     counts = {f"{split}_words": 0 for split in SPLITS}
     for language, files in treebanks.items():
@@ -44,8 +46,8 @@ def probe_languages(
         options: dict[str, Any] = {"column": "upos", "config": config, "limit": limit, "device": device, "show": show}
         record = probe_tags(source, paths, cache=cache, **options)
         scores = {name: record["scores"][name] for name in ("views", "most_frequent_tag")}
-        static_path = None if static_vectors is None else Path(static_vectors.replace(PLACEHOLDER, language))
-        if static_path is not None and static_path.exists():
+        if language in static_paths:
+            static_path = static_paths[language]
             static = probe_tags(read_static_vectors(str(static_path)), paths, cache=cache, **options)
             scores["static"] = {
                 **static["scores"]["views"]["0"], "file": static_path.name, "sha256": static["vectors"]["file_sha256"],
@@ -53,8 +55,6 @@ def probe_languages(
         languages[language] = scores
         for name in counts:
             counts[name] += record["counts"][name]
-    if static_vectors is not None and not any("static" in scores for scores in languages.values()):
-        raise ConfigError(f"No file of vectors was found: {static_vectors}.", f"Languages: {', '.join(languages)}.")
     return probe_record(
         kind="languages",
         source=source,
@@ -92,6 +92,22 @@ def _find_treebank(folder: Path, common: str) -> dict[str, Path]:
     except ConfigError as error:
         names = ", ".join(f"{common}{split}.conllu" for split in SPLITS)
         raise ConfigError(error.message, f"Expected {names}, all three or none.") from error
+
+
+def _find_static_vectors(pattern: str, languages: list[str]) -> dict[str, Path]:
+    """Language -> file of its static word vectors, for the languages that have one; an error if none has."""
+    if PLACEHOLDER not in pattern:
+        raise ConfigError(f"The name of the vectors is {pattern!r}.", f"Expected {PLACEHOLDER} in it.")
+    paths = {language: Path(pattern.replace(PLACEHOLDER, language)) for language in languages}
+    missing = [language for language, path in paths.items() if not path.is_file()]
+    if len(missing) == len(languages):
+        raise ConfigError(
+            f"No file of vectors was found for any language of the treebanks: {', '.join(missing)}.",
+            f"{pattern} stands for files such as {paths[languages[0]]}; at least one of them must exist.",
+        )
+    if missing:
+        log.warning("no file of vectors (%s) was found for: %s", pattern, ", ".join(missing))
+    return {language: path for language, path in paths.items() if language not in missing}
 
 
 def _means(languages: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, float]]:

@@ -94,11 +94,19 @@ def test_record_has_layers_static_vectors_and_most_frequent_tags_of_every_langua
     assert rows[0].split()[2] == "-"
 
 
-def test_vectors_need_the_language_in_their_name_and_a_file(tmp_path: Path) -> None:
+def test_vectors_need_the_language_in_their_name() -> None:
     with pytest.raises(ConfigError, match="in it"):
         probe_languages(source(), TREEBANKS, static_vectors="all.vec", config=CONFIG)
-    with pytest.raises(ConfigError, match="No file of vectors"):
-        probe_languages(source(), TREEBANKS, static_vectors=str(tmp_path / "{language}.vec"), config=CONFIG)
+
+
+def test_vectors_that_no_language_has_are_refused_before_anything_is_probed(tmp_path: Path) -> None:
+    vectors = source()
+    pattern = str(tmp_path / "typo" / "{language}.vec")
+    with pytest.raises(ConfigError, match="No file of vectors was found .*: de, fr") as error:
+        probe_languages(vectors, TREEBANKS, static_vectors=pattern, config=CONFIG)
+    assert vectors.calls == 0
+    assert pattern in error.value.hint
+    assert str(tmp_path / "typo" / "de.vec") in error.value.hint
 
 
 def test_command_probes_a_model_on_all_languages(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
