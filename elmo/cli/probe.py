@@ -11,6 +11,7 @@ from elmo.cli.command_line import command_line
 from elmo.errors import ConfigError
 
 KINDS = ("pos", "languages", "ner", "wsd", "wic", "similarity")
+FITTED = ("pos", "languages", "ner")  # the probes that train classifiers
 EXAMPLE = "elmo probe pos treebanks/en_ewt --model my-model/ --out pos.json"
 
 
@@ -33,14 +34,23 @@ def run(
             "languages: besides the model, one file per language, named with {language}: 'vectors/{language}.vec'."
         ),
     ] = None,
-    column: Annotated[str, typer.Option(help="Tag column of the treebank: xpos or upos.")] = "xpos",
-    epochs: Annotated[int, typer.Option(min=1, help="Maximum number of epochs (pos, ner).")] = 12,
-    seed: Annotated[int, typer.Option(help="Seed of the word order and the initial weights (pos, ner).")] = 0,
+    column: Annotated[
+        str | None,
+        typer.Option(help="Tag column of the treebank (pos): xpos, the default, or upos; languages always uses upos."),
+    ] = None,
+    epochs: Annotated[
+        int | None, typer.Option(min=1, help="Maximum number of epochs (pos, languages, ner); 12 by default.")
+    ] = None,
+    seed: Annotated[
+        int | None,
+        typer.Option(help="Seed of the word order and the initial weights (pos, languages, ner); 0 by default."),
+    ] = None,
     limit: Annotated[
         int | None, typer.Option(min=1, help="Maximum number of sentences per file, for a quick trial.")
     ] = None,
     cache: Annotated[
-        Path | None, typer.Option(help="Folder in which vectors are cached between runs, as float16 (pos, ner).")
+        Path | None,
+        typer.Option(help="Folder in which vectors are cached between runs, as float16 (pos, languages, ner)."),
     ] = None,
     out: Annotated[Path | None, typer.Option(help="Write the record of the run to this JSON file.")] = None,
     compute_dtype: Annotated[
@@ -52,8 +62,7 @@ def run(
     """Train or evaluate a small classifier on frozen vectors, for every layer in one pass over the text."""
     if kind not in KINDS:
         raise ConfigError(f"There is no probe {kind!r}.", f"Expected one of {', '.join(KINDS)}.")
-    if column not in ("xpos", "upos"):
-        raise ConfigError(f"--column is {column!r}.", "Expected xpos or upos.")
+    _check_options(kind, column, {"--epochs": epochs, "--seed": seed, "--cache": cache})
     import elmo
     from elmo.devices import choose_device
     from elmo.embed.dump.target import check_place
@@ -70,18 +79,42 @@ def run(
         source = read_static_vectors(vectors)
     else:
         source = ModelVectors(elmo.load(model, device=device, dtype=compute_dtype))
+    column = column or ("xpos" if kind == "pos" else None)
+    config = FitConfig(**{name: value for name, value in (("epochs", epochs), ("seed", seed)) if value is not None})
     record = run_probe(
-        kind, source, data, column=column, config=FitConfig(epochs=epochs, seed=seed), limit=limit, cache=cache,
+        kind, source, data, column=column or "upos", config=config, limit=limit, cache=cache,
         static_vectors=vectors if kind == "languages" else None, device=choose_device(device), show=True,
     )  # fmt: skip
-    is_fitted = kind in ("pos", "languages", "ner")
+    is_fitted = kind in FITTED
     record["command"] = command_line(
         "probe", kind, *data,
         vectors=vectors, model=None if vectors and kind != "languages" else model,
-        column=column if kind == "pos" else None,
-        epochs=epochs if is_fitted else None, seed=seed if is_fitted else None, limit=limit,
+        column=column,
+        epochs=config.epochs if is_fitted else None, seed=config.seed if is_fitted else None, limit=limit,
         compute_dtype=compute_dtype if compute_dtype != "float32" else None,
     )  # fmt: skip
     if out is not None:
         write_record(out, record)
     print(format_record(record) if as_json else table(record))
+
+
+def _check_options(kind: str, column: str | None, of_fitted: dict[str, object]) -> None:
+    """Raises an error for an option that the probe does not have; `of_fitted` are those of the trained classifiers."""
+    for flag, value in of_fitted.items():
+        if value is not None and kind not in FITTED:
+            raise ConfigError(
+                f"{flag} was given, but the probe {kind} trains no linear classifier.",
+                f"Only {', '.join(FITTED)} have this option; leave it out.",
+            )
+    if column is not None and kind not in ("pos", "languages"):
+        raise ConfigError(
+            f"--column was given, but the data of the probe {kind} are not treebanks.",
+            "Only pos and languages have this option; leave it out.",
+        )
+    if column not in (None, "xpos", "upos"):
+        raise ConfigError(f"--column is {column!r}.", "Expected xpos or upos.")
+    if column == "xpos" and kind == "languages":
+        raise ConfigError(
+            "--column is 'xpos', but the probe languages compares universal tags: the tags in xpos differ by treebank.",
+            "Expected upos, or no --column; for the xpos tags of one treebank: elmo probe pos.",
+        )

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
+import pytest
+from in_process_cli import run_in_process
 from test_main import elmo
 
 SENTENCE = "1\tDogs\tdog\tNOUN\tNNS\t_\n2\tbark\tbark\tVERB\tVBP\t_\n3\t.\t.\tPUNCT\t.\t_\n\n"
@@ -58,3 +61,43 @@ def test_usage_errors_are_explained(tmp_path):
     nothing = elmo("probe", "wsd", str(tmp_path), "--model", "tiny-random")
     assert nothing.returncode == 2
     assert "no semcor was found" in nothing.stderr
+
+
+@pytest.mark.parametrize(
+    ("kind", "option", "seen", "expected"),
+    [
+        ("languages", ("--column", "xpos"), "--column is 'xpos'", "Expected upos"),
+        ("pos", ("--column", "lemma"), "--column is 'lemma'", "Expected xpos or upos"),
+        ("ner", ("--column", "upos"), "--column was given, but the data of the probe ner", "Only pos and languages"),
+        ("wic", ("--epochs", "3"), "--epochs was given, but the probe wic", "Only pos, languages, ner"),
+        ("similarity", ("--seed", "0"), "--seed was given, but the probe similarity", "Only pos, languages, ner"),
+        ("wsd", ("--cache", "kept"), "--cache was given, but the probe wsd", "Only pos, languages, ner"),
+    ],
+)
+def test_an_option_that_the_probe_does_not_have_is_refused(capsys, tmp_path, kind, option, seen, expected):
+    done = run_in_process(capsys, "probe", kind, str(tmp_path), "--model", "tiny-random", *option)
+    assert done.returncode == 2
+    assert seen in done.stderr
+    assert expected in done.stderr
+
+
+def test_languages_takes_upos_and_records_it(capsys):
+    treebanks = Path(__file__).parents[1] / "fixtures" / "treebanks"
+    options = (
+        "--model",
+        "tiny-random",
+        "--column",
+        "upos",
+        "--epochs",
+        "1",
+        "--seed",
+        "3",
+        "--device",
+        "cpu",
+        "--json",
+    )
+    done = run_in_process(capsys, "probe", "languages", str(treebanks), *options)
+    assert done.returncode == 0, done.stderr
+    record = json.loads(done.stdout)
+    assert record["command"].endswith("--model tiny-random --column upos --epochs 1 --seed 3")
+    assert record["settings"]["column"] == "upos"

@@ -102,7 +102,7 @@ def test_vectors_need_the_language_in_their_name() -> None:
 def test_vectors_that_no_language_has_are_refused_before_anything_is_probed(tmp_path: Path) -> None:
     vectors = source()
     pattern = str(tmp_path / "typo" / "{language}.vec")
-    with pytest.raises(ConfigError, match="No file of vectors was found .*: de, fr") as error:
+    with pytest.raises(ConfigError, match=r"No file of vectors was found .*: de, fr") as error:
         probe_languages(vectors, TREEBANKS, static_vectors=pattern, config=CONFIG)
     assert vectors.calls == 0
     assert pattern in error.value.hint
