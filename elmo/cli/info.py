@@ -32,7 +32,7 @@ def run(
     if as_json:
         typer.echo(json.dumps(facts | ({"tensors": _tensors(parts)} if tensors else {}), ensure_ascii=False))
         return
-    for name, value in facts.items():
+    for name, value in (facts | {"languages": " ".join(facts["languages"]) or None}).items():
         for number, line in enumerate(value if isinstance(value, list) else [value]):
             typer.echo(f"{name if number == 0 else '':<18} {_format_value(line)}")
     if tensors:
@@ -86,14 +86,14 @@ def model_facts(parts: ModelParts, named_files: list[Path]) -> dict[str, Any]:
     }
 
 
-def _languages(parts: ModelParts) -> str | None:
+def _languages(parts: ModelParts) -> list[str]:
     """The codes of the languages that the model has recorded, or that the catalogue has for its name."""
     from elmo.weights.catalogue import OWN_MODELS, PUBLISHED_MODELS
 
     known = (OWN_MODELS | PUBLISHED_MODELS).get(str(parts.about.get("name", "")))
     recorded = parts.about.get("languages")
     codes = recorded if isinstance(recorded, list) else known.languages if known else ()
-    return " ".join(map(str, codes)) or None
+    return [str(code) for code in codes]
 
 
 def _reads(parts: ModelParts) -> str:

@@ -64,6 +64,21 @@ def test_softmax_and_nonfinite_values_are_counted(capsys, tmp_path):
     assert facts["softmax"] == "one row per word"
 
 
+def test_languages_are_a_list_in_json_and_one_line_in_the_table(capsys, tmp_path):
+    parts = tiny_random()
+    save_store(tmp_path / "two", replace(parts, about=parts.about | {"languages": ["de", "fr"]}))
+    save_store(tmp_path / "none", parts)
+    facts = {
+        name: json.loads(run_in_process(capsys, "info", str(tmp_path / name), "--json").stdout)
+        for name in ("two", "none")
+    }
+    assert facts["two"]["languages"] == ["de", "fr"]
+    assert facts["none"]["languages"] == []
+    tables = {name: run_in_process(capsys, "info", str(tmp_path / name)).stdout for name in ("two", "none")}
+    assert ["languages", "de", "fr"] in [line.split() for line in tables["two"].splitlines()]
+    assert ["languages", "-"] in [line.split() for line in tables["none"].splitlines()]
+
+
 def test_an_adaptive_softmax_is_named_with_its_clusters(capsys, tmp_path):
     parts = tiny_random()
     head = HeadConfig(vocab_size=5000, kind="adaptive", cutoffs=(500, 2500))
