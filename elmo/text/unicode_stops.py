@@ -2,9 +2,9 @@
 
 A stop (. ! ? …) ends a sentence if whitespace follows and the text after it does not begin with a small letter. A full
 stop does not end one after an initial, a number up to 31 after a word (an ordinal: "am 3. Mai"), letters with stops
-(z.B., т.е.) and a few abbreviations that precede names and numbers in many languages. In Greek, a semicolon is a
-question mark. The stops of other scripts (。！？ ؟ ۔ । ॥ ። ။ ។ ։ ...) always end a sentence. Thai has no stop: a
-sentence ends with its line.
+(z.B., т.е.), titles (dott., mevr., डॉ.) and a few abbreviations that precede names and numbers in many languages. In
+Greek, a semicolon is a question mark. The stops of other scripts (。！？ ؟ ۔ । ॥ ။ ။ ។ ։ ...) always end a sentence.
+Thai has no stop: a sentence ends with its line.
 """
 
 from __future__ import annotations
@@ -34,18 +34,60 @@ _ABBREVIATIONS = words(
     "Mr Mrs Ms Dr Drs Prof St Ste Sr Sra Srta Jr Hr Fr Nr No Mme Mlle MM Sig Dott Avv Ing Mgr Sen Rep Gov Gen Lt Col "
     "Capt Sgt Art art Abs Kap Bd Bl bl Vol vol pp p S s str Str č č.p tzv tj r stol mr dr prof v vs cf fig Fig Abb ca "
     "kl nr tel Tel o.s s.a d.h z.B u.a f.eks m.a.w t.ex t.o.m d.v.s н.э т.е т.д т.п св гр ул им рис стр тов "
-    "проф акад ген им пл д кв млн млрд тыс"
+    "проф акад ген им пл д кв млн млрд тыс "
 )
+# Titles and a few other abbreviations that precede names, by language. Those that are also words of another of these
+# languages are left out: Italian on., Polish red., Portuguese dra., Slovene ga., Russian др. and род.
+_TITLES = words(
+    # Spanish, Portuguese, French
+    "sr sra srta srs snr Sres Sras Srs Snr Dra Dras Lic Arq Exmo Exma Excmo Excma Ilmo Ilma Profa Eng Sta Av Mmes "
+    "Mlles Pr "
+    # Italian
+    "sigg Sigg sig.ra Sig.ra sig.na Sig.na dott dott.ssa Dott.ssa prof.ssa Prof.ssa avv ing geom Geom mons Egr Spett "
+    "cav Cav comm Comm Rev "
+    # Dutch, German
+    "dhr Dhr mevr Mevr mw Mw drs Ir jhr Jhr ds Ds mgr gebr Gebr bijv Frl Mag Mrd Mio engl "
+    # Danish, Norwegian, Swedish, Finnish; ks. is also Polish
+    "hr frk Frk kgl Kgl kongl Kongl sct Sct skt Skt esim ks Ks "
+    # Polish, Czech, Slovak
+    "inż Inż św Św śp Śp Bp abp Abp kard kpt Kpt ppor mjr Mjr Adw ul pl np ang sv Sv MUDr JUDr PhDr RNDr PaedDr MVDr "
+    "ThDr PharmDr Bc např napr "
+    # Slovene, Croatian, Serbian
+    "inž Inž gdč Gdč gđa Gđa gđica Gđica pok Pok npr angl Št гђа Гђа гђица Гђица Др пок Пок "
+    # Russian, Bulgarian, Ukrainian, Belarusian
+    "Св Гр Тов Проф Акад Ген Рис Стр См инж Инж доц Доц арх Арх бул вул Вул ім напр ок "
+    # Romanian, Greek, Turkish
+    "Dl dl Dna Sf sf Acad acad Conf conf Δρ δρ Καθ καθ κα Αγ αγ Doç Yrd Öğr Müh Uzm Ecz Sn Op bkz Bkz "
+    # Hindi, Hebrew, Indonesian, Swahili, Vietnamese, Welsh, Irish
+    "डॉ डा प्रो पं स्व कु मि פרופ הפרופ Tn Ny Bpk Sdr Hj KH Jl Jln Bw Bi Dkt Mh Mhe GS PGS TS ThS TP Tp Parch tUas"
+)
+_BEFORE_NUMBER = words("n nn nrs št br Br бр Бр чл pct alin pag pagg pág págs núm Núm σελ αρ αριθ Kl lch lgh")
+# After a number these are units and years, and may end a sentence: "г. Иванов", but "в 1990 г."
+_NOT_AFTER_NUMBER = words("г g κ د أ Hz см м")
+_NUMBER = re.compile(r"\d[.\s]*\Z")
+_ITALIAN_BEFORE_SIG = re.compile(r"(?i:\b(?:il|al|del|dal|nel|sul|col|un|caro|egregio|gentile)|,)\s\Z")
 
 
 def full_stop_ends_sentence(text: str, start: int, stop: int, following: str) -> bool:
     """Whether the full stop at `stop` ends a sentence that begins at `start`; `following` is the text after it."""
     word = word_before(text, start, stop)
-    if word in _ABBREVIATIONS or is_label(text, start, stop):
+    if word in _ABBREVIATIONS or is_label(text, start, stop) or _is_title(text, start, stop, word):
+        return False
+    next_is_digit = following.lstrip(OPENERS)[:1].isdigit()
+    if word in _BEFORE_NUMBER and next_is_digit:
         return False
     if len(word) == 1 and word.isalpha() and word.isupper():
         return False  # an initial
     if len(word) <= 2 and word.isdecimal() and int(word) <= 31:
         before = text[max(start, stop - len(word) - 2) : stop - len(word)].strip()
-        return following.lstrip(OPENERS)[:1].isdigit() or not before[-1:].isalpha()  # not an ordinal: 7 - 4.
+        return next_is_digit or not before[-1:].isalpha()  # not an ordinal: 7 - 4.
     return not ("." in word and word.replace(".", "").isalpha() and len(word.rpartition(".")[2]) == 1)
+
+
+def _is_title(text: str, start: int, stop: int, word: str) -> bool:
+    before = text[max(start, stop - len(word) - 10) : stop - len(word)]
+    if before[-1:] in ("-", "/"):
+        return False  # the end of a longer word: youtube-dl. mg/g.
+    if word == "sig":  # Italian; in Danish, Norwegian and Swedish a pronoun
+        return _ITALIAN_BEFORE_SIG.search(before) is not None
+    return word in _TITLES or word in _NOT_AFTER_NUMBER and _NUMBER.search(before) is None

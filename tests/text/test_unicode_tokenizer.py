@@ -128,6 +128,45 @@ def test_unicode_rules_split_sentences_of_many_languages(sentences: list[str]) -
     assert pieces(" ".join(sentences)) == sentences
 
 
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        "Il sig. Rossi parla.", "Grazie, sig. Rossi.", "La sig.ra Bianchi e il dott. Verdi.", "L'avv. Rossi è qui.",
+        "Il dott. Bianchi è qui.", "Si veda l'emendamento n. 2 e la pag. 91.",
+        "Dhr. Jansen komt.", "Mevr. Jansen komt.", "De vragen nrs. 43 tot 74 van mevr. Holst.",
+        "डॉ. शर्मा यहाँ हैं।", "Ο κ. Παπαδόπουλος ήρθε.", "Την ημέρα του Αγ. Βαλεντίνου.", "د. أحمد هنا.",
+        "Это г. Иванов.", "Он живёт в г. Москве.", "Реч је о г. Петровићу и Св. Сави.",
+        "Dl. Popescu a venit.", "La Sf. Gheorghe.", "Pan inż. Kowalski przyszedł.", "Zawołał św. Marka i ks. Szymona.",
+        "Pisal je g. Novakom.", "V cerkvi sv. Marka.", "Sayın Av. Mayor geldi.", "O sr. João e a Sta. Maria.",
+        "Hun saa paa Frk. Halvorsen og hr. Olsen.", "Es sind 5 Mrd. Euro.", "Perguntou: «snr. Carlos».",
+        "שמו של הפרופ. ויצמן.", "Ada Tn. Sato.", "Alimwona Bw. Juma.", "Y Parch. Jones oedd yno.",
+    ],
+)  # fmt: skip
+def test_unicode_rules_do_not_split_after_titles(sentence: str) -> None:
+    assert pieces(sentence) == [sentence]
+
+
+@pytest.mark.parametrize(
+    "sentences",
+    [
+        ["Он родился в 1990 г.", "Он умер в 2001 г.", "Брат жив."],
+        ["То је било 2007. г.", "Онда је отишао."],
+        ["Det vejer 5 g.", "Så er det nok."],
+        ["Der er 50 Hz.", "Det er alt."],
+        ["Рост 180 см.", "Вес другой."],
+        ["Han satte sig.", "Hun gik."],  # the Scandinavian pronoun
+        ["»Hon reste sig.»", "»Ja.»"],
+        ["Han sa det se'n.", "Sedan gick han."],
+        ["Das Programm heißt youtube-dl.", "Es ist gut."],
+        ["Vidio sam ga.", "Onda je otišao."],
+        ["Voy a ir.", "Luego vuelvo."],
+        ["To on.", "Potem poszedł."],
+    ],
+)
+def test_unicode_rules_split_after_words_that_are_titles_elsewhere(sentences: list[str]) -> None:
+    assert pieces(" ".join(sentences)) == sentences
+
+
 @given(ANY_TEXT)
 def test_spans_of_the_unicode_rules_cover_all_but_whitespace(text: str) -> None:
     end = 0
