@@ -14,11 +14,20 @@ import re
 from elmo.text.stop_context import OPENERS, is_label, word_before, words
 
 _SOFT = r".!?\u2026\u203c\u2047-\u2049"
-_HARD = (
-    r"\u3002\uff01\uff0e\uff1f\uff61"  # Chinese and Japanese
+_HARD = (  # Unicode's Sentence_Terminal without _SOFT and \u203d, and the stops of Sinhala and Tibetan
+    r"\u3002\uff01\uff0e\uff1f\uff61\ufe12\ufe15\ufe16\ufe52\ufe56\ufe57"  # Chinese, Japanese, small and vertical forms
     r"\u061d-\u061f\u06d4\u0700-\u0702\u0964\u0965\u0df4"  # Arabic, Urdu, Syriac, Hindi and other Indic, Sinhala
     r"\u104a\u104b\u17d4\u17d5\u1362\u1367\u1368\u0589\u1803\u1809\u0f0d\u0f0e"  # Burmese ... Tibetan
-    r"\u1b5a\u1b5b\ua9c8\ua9c9\u1c7e\u1c7f\uabeb\ua4ff"
+    r"\u07f9\u0837\u0839\u083d\u083e\u166e\u1735\u1736\u1944\u1945"  # N'Ko, Samaritan, Canadian, Philippine, Limbu
+    r"\u1aa8-\u1aab\u1b4e\u1b4f\u1b5a\u1b5b\u1b5e\u1b5f\u1b7d-\u1b7f\u1c3b\u1c3c\u1c7e\u1c7f"  # Tai Tham ... Ol Chiki
+    r"\u2cf9-\u2cfb\u2e2e\u2e3c\u2e53\u2e54\ua4ff\ua60e\ua60f\ua6f3\ua6f7"  # Coptic, medieval, Lisu, Vai, Bamum
+    r"\ua876\ua877\ua8ce\ua8cf\ua92f\ua9c8\ua9c9\uaa5d-\uaa5f\uaaf0\uaaf1\uabeb"  # Phags-pa ... Meetei Mayek
+    r"\U00010a56\U00010a57\U00010f55-\U00010f59\U00010f86-\U00010f89\U00011047\U00011048\U000110be-\U000110c1"
+    r"\U00011141-\U00011143\U000111c5\U000111c6\U000111cd\U000111de\U000111df\U00011238\U00011239\U0001123b"
+    r"\U0001123c\U000112a9\U0001144b\U0001144c\U000115c2\U000115c3\U000115c9-\U000115d7\U00011641\U00011642"
+    r"\U0001173c-\U0001173e\U00011944\U00011946\U00011a42\U00011a43\U00011a9b\U00011a9c\U00011c41\U00011c42"
+    r"\U00011ef7\U00011ef8\U00011f43\U00011f44\U00016a6e\U00016a6f\U00016af5\U00016b37\U00016b38\U00016b44"
+    r"\U00016e98\U0001bc9f\U0001da88"
 )
 _CLOSERS = (  # quotes that open in one language and close in another are directly after the stop here
     r"[\"'\u2018\u2019\u201c\u201d\u00ab\u00bb\u2039\u203a)\]}*_\u300d\u300f\uff09\u3011\u300b\u3009\u2e29]*"

@@ -167,6 +167,25 @@ def test_unicode_rules_split_after_words_that_are_titles_elsewhere(sentences: li
     assert pieces(" ".join(sentences)) == sentences
 
 
+@pytest.mark.parametrize(
+    "stop",
+    [
+        *("\u07f9", "\ua60e", "\ua60f", "\ua6f3", "\ua6f7"),  # N'Ko, Vai, Bamum
+        *("\uaa5d", "\uaaf0", "\uaaf1", "\uabeb", "\u166e", "\ua8ce"),  # Cham, Meetei Mayek, Canadian, Saurashtra
+        *("\ufe52", "\ufe56", "\ufe57", "\uff0e", "\uff1f", "\ufe12"),  # small, fullwidth and vertical forms
+        *(
+            "\U00011047",
+            "\U00011141",
+            "\U000111c5",
+            "\U00011944",
+            "\U00016e98",
+        ),  # Brahmi, Chakma, Sharada ... Medefaidrin
+    ],
+)
+def test_stops_of_rare_scripts_end_sentences(stop: str) -> None:
+    assert pieces(f"ߊߋ ߌߍ{stop} ꔀꔁ{stop}") == [f"ߊߋ ߌߍ{stop}", f"ꔀꔁ{stop}"]
+
+
 @given(ANY_TEXT)
 def test_spans_of_the_unicode_rules_cover_all_but_whitespace(text: str) -> None:
     end = 0
