@@ -443,7 +443,10 @@ class Embedder:
         max_tokens: int = 8192,
         output: str = "numpy",
     ) -> Iterator[Any]:
-        """Vectors of tokenised sentences one by one, in order. The input may have any length: memory is constant."""
+        """Vectors of tokenised sentences one by one, in order. The input may have any length: memory is constant.
+
+        A string among the sentences is a TypeError; `embed` tokenises strings.
+        """
         if output not in ("numpy", "torch"):
             raise ConfigError(f"output is {output!r}; expected numpy or torch.")
         options = self._batch_options(batch_size, max_tokens)
@@ -462,7 +465,10 @@ class Embedder:
         batch_size: int = 256,
         max_tokens: int = 8192,
     ) -> Iterator[tuple[np.ndarray, int]]:
-        """For some sentences at a time, in order: one vector per sentence (n, D), and how many tokens they have."""
+        """For some tokenised sentences at a time, in order: a vector each (n, D), and how many tokens they have.
+
+        A string among the sentences is a TypeError; `encode` tokenises strings.
+        """
         check_pooling(pooling)
         options = self._batch_options(batch_size, max_tokens)
         layer_choice = choose_layers(layers, self.num_layers)

@@ -46,11 +46,16 @@ def windows_of(
 ) -> Iterator[list[Sequence[str]]]:
     """Windows of consecutive sentences with at most max_tokens tokens in total; a longer sentence is a window alone.
 
-    With `num_rows`, each window except the last has exactly num_rows sentences, and max_tokens is ignored.
+    With `num_rows`, each window except the last has exactly num_rows sentences, and max_tokens is ignored. A string is
+    a TypeError, because its letters would be read as tokens.
     """
     window: list[Sequence[str]] = []
     num_tokens = 0
-    for sentence in sentences:
+    for number, sentence in enumerate([sentences] if isinstance(sentences, str) else sentences):
+        if isinstance(sentence, str):
+            raise TypeError(
+                f"sentences[{number}] is the string {sentence[:40]!r}; expected a sentence, a list of tokens."
+            )
         is_full = len(window) == num_rows if num_rows else num_tokens + len(sentence) + 2 > max_tokens
         if window and is_full:
             yield window
