@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -50,6 +51,7 @@ def run(
     from elmo.embed.load import make_embedder, model_parts
     from elmo.pretrain.data.corpus import Reading, read_sentences
     from elmo.pretrain.file_perplexity import file_perplexity
+    from elmo.text.inputs import decomposed_warning, log_warnings
 
     parts = model_parts(model, lazy_head=True)
     tokenizer_name = reading_tokenizer_of(parts.tokenizer, tokenizer)
@@ -59,6 +61,8 @@ def run(
     report = file_perplexity(
         lm.embedder.model, lm.vocab.words, files, reading, carried=carried, num_workers=workers, show_progress=True
     )
+    if "-" not in files:  # stdin can be read once
+        log_warnings(decomposed_warning(list(islice(read_sentences(files, reading), 200))))
     if scores is not None:
         _write_scores(lm, read_sentences(files, reading), scores)
     if as_json:

@@ -33,6 +33,7 @@ def run(
     """Print log-probabilities of sentences and words under a model's softmax, forward and backward."""
     import elmo
     from elmo.embed.lm import LanguageModel
+    from elmo.text.inputs import decomposed_warning, log_warnings
     from elmo.text.lines import read_lines
 
     if substitutes and state == "carry":
@@ -43,7 +44,11 @@ def run(
     lm = LanguageModel(elmo.load(model, tokenizer=tokenizer, state=state, device=device))
     lines = read_lines(file or "-", encoding=encoding) if file or text == "-" else iter([text])
     sentences = ([token.text for token in lm.embedder.tokenize(line)] for line in lines)
+    warning = None
     for scores in lm.stream(sentences):
+        if warning is None:  # the first one says enough
+            warning = decomposed_warning([scores.tokens])
+            log_warnings(warning)
         candidates = lm.substitutes(scores.tokens, k=substitutes) if substitutes else []  # one list per token
         if as_json:
             value = {

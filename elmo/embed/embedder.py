@@ -13,7 +13,6 @@ sentence alone. The file is long and still one thing: the overloads that give ea
 from __future__ import annotations
 
 import functools
-import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, overload
@@ -49,13 +48,14 @@ from elmo.text.inputs import (
     OneText,
     Texts,
     decomposed_warning,
+    log_warnings,
     long_text_warning,
     normalize_input,
     single_word_warning,
 )
 from elmo.text.sentences import sentence_rules
 from elmo.text.tokenize import Token
-from elmo.text.tokenizer_function import TokenizerFunction, make_tokenizer, tokenizer_label
+from elmo.text.tokenizer_function import TokenizerFunction, is_doc, make_tokenizer, tokenizer_label
 from elmo.text.vocab import Vocabulary
 
 if TYPE_CHECKING:
@@ -65,8 +65,6 @@ if TYPE_CHECKING:
     from elmo.embed.encode_pool import EncodePool
     from elmo.embed.lm import Perplexity, Scores, Substitute
     from elmo.embed.neighbors import Corpus, SearchResult
-
-log = logging.getLogger(__name__)
 
 
 class LayersOptions(TypedDict, total=False):
@@ -231,7 +229,7 @@ class Embedder:
     ) -> Any:
         """One vector per token: (n, D) for one sentence, a list of these for several."""
         inputs = normalize_input(texts, self._tokenize, missing=missing)
-        _warn(single_word_warning(inputs), long_text_warning(inputs), decomposed_warning(inputs.sentences))
+        log_warnings(single_word_warning(inputs), long_text_warning(inputs), decomposed_warning(inputs.sentences))
         stream = self.stream(
             inputs.sentences, layers=layers, batch_size=batch_size, max_tokens=max_tokens, output=output
         )
@@ -304,7 +302,7 @@ class Embedder:
         """
         pooled_by = self._pooled_by(device, pool, chunk_size)
         inputs = normalize_input(sentences, self._tokenize, missing=missing, split=split, rules=self.sentence_rules)
-        _warn(None if split else long_text_warning(inputs), decomposed_warning(inputs.sentences))
+        log_warnings(None if split else long_text_warning(inputs), decomposed_warning(inputs.sentences))
         layer_choice = choose_layers(layers, self.num_layers)
         shape = (len(inputs.sentences), *layer_choice.shape(self.dim))
         result = np.zeros(shape, dtype=self._numpy_dtype())  # (N, D)
@@ -406,9 +404,8 @@ class Embedder:
         """
         from elmo.embed.lm import LanguageModel  # which imports this module
 
-        inputs = normalize_input(texts, self._tokenize)
-        scores = list(LanguageModel(self).stream(inputs.sentences))
-        return scores[0] if inputs.single else scores
+        scores = LanguageModel(self).scores(texts)
+        return scores[0] if isinstance(texts, str) or is_doc(texts) else scores
 
     @overload
     def substitutes(
@@ -541,8 +538,3 @@ class Embedder:
 
     def _numpy_dtype(self) -> Any:
         return {"float64": np.float64, "float16": np.float16}.get(self.dtype, np.float32)
-
-
-def _warn(*warnings: str | None) -> None:
-    for warning in filter(None, warnings):
-        log.warning(warning)

@@ -27,7 +27,7 @@ from elmo.model.head import Head
 from elmo.settings import check_count
 from elmo.text.batch import windows_of
 from elmo.text.chars import replace_surrogates
-from elmo.text.inputs import normalize_input, word_position
+from elmo.text.inputs import NormalizedInput, decomposed_warning, log_warnings, normalize_input, word_position
 from elmo.text.vocab import Vocabulary
 
 DEFINITION = (
@@ -159,8 +159,7 @@ class LanguageModel:
 
     def scores(self, texts: Any) -> list[Scores]:
         """The log-probabilities of each sentence, per token; an empty sentence has none."""
-        inputs = normalize_input(texts, self.embedder.tokenize)
-        return list(self.stream(inputs.sentences))
+        return list(self.stream(self._read(texts).sentences))
 
     def stream(self, sentences: Iterable[Sequence[str]]) -> Iterator[Scores]:
         """The same for tokenised sentences, one by one. The input may have any length: memory is constant."""
@@ -177,7 +176,7 @@ class LanguageModel:
         forward = backward = 0.0
         predictions = words = unknown = 0
         both = self._bidirectional
-        for scores in self.stream(normalize_input(sentences, self.embedder.tokenize).sentences):
+        for scores in self.stream(self._read(sentences).sentences):
             forward -= float(scores.forward.sum())
             backward -= 0.0 if scores.backward is None else float(scores.backward.sum())
             predictions += len(scores.forward)
@@ -269,6 +268,12 @@ class LanguageModel:
     @property
     def _bidirectional(self) -> bool:
         return self.embedder.model.config.bidirectional
+
+    def _read(self, texts: Any) -> NormalizedInput:
+        """The texts as tokenised sentences, with warnings of what is probably a mistake."""
+        inputs = normalize_input(texts, self.embedder.tokenize)
+        log_warnings(decomposed_warning(inputs.sentences))
+        return inputs
 
     def _states(self, sentences: Sequence[Sequence[str]]) -> Iterator[tuple[np.ndarray, Tensor, Tensor | None]]:
         """Batch by batch: the numbers of its sentences and their top-layer states, forward and backward (B, T, P)."""

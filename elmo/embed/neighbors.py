@@ -21,7 +21,7 @@ from elmo.embed.pool import normalize
 from elmo.errors import ConfigError, DataError
 from elmo.progress import Progress
 from elmo.settings import check_count
-from elmo.text.inputs import OneText, normalize_input, word_position
+from elmo.text.inputs import OneText, decomposed_warning, log_warnings, normalize_input, word_position
 from elmo.text.lines import read_lines
 
 Corpus = str | Path | Iterable[OneText | Sequence[str]]  # a path, or texts
@@ -159,6 +159,9 @@ def find_neighbors(
             neighbors = _nearest(queries, vectors, sentences, k=k, word=word)
     if not counts:
         raise DataError("The corpus has no words.", "Give a text with one sentence per line.")
+    for where, texts in (("the query", [query.tokens for query in queries]), ("the corpus", [list(counts)])):
+        warning = decomposed_warning(texts)
+        log_warnings(warning and f"in {where}, {warning}")
     return SearchResult(
         queries=list(queries),
         neighbors=neighbors,

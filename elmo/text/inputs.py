@@ -6,6 +6,7 @@ list of strings or a spaCy Doc, its tokens. Tokens that look special, such as <S
 
 from __future__ import annotations
 
+import logging
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -19,6 +20,8 @@ from elmo.text.sentences import split_sentences
 from elmo.text.surrogates import SurrogateReplacer
 from elmo.text.tokenize import Tokenizer
 from elmo.text.tokenizer_function import Doc, doc_tokens, is_doc
+
+log = logging.getLogger(__name__)
 
 LONG_SENTENCE = 500  # tokens; longer strings are probably documents
 _EXPECTED = "a string (one sentence), or a list of strings and token lists (one sentence each)"
@@ -163,6 +166,12 @@ def decomposed_warning(sentences: Sequence[Sequence[str]]) -> str | None:
     return None
 
 
+def log_warnings(*warnings: str | None) -> None:
+    """Logs the results of the functions above, without those that are None."""
+    for warning in filter(None, warnings):
+        log.warning(warning)
+
+
 _LETTERS = re.compile(r"[^\W\d_]")
 GLUED_COMMA = re.compile(r"[^\W_]{2}[\"')\]]?[,;:?!][\"')\]]?\Z")
 _GLUED_STOP = re.compile(r"[^\W\d_]{2}[\"')\]]?[.?!][\"')\]]?\Z")
@@ -212,11 +221,16 @@ def _missing_error(missing_items: list[tuple[int, Any]], num_items: int) -> Type
 
 
 def word_position(tokens: Sequence[str], word: str | int) -> int:
-    """The position of a word in a sentence, the first if it occurs several times; a position is checked."""
+    """The position of a word in a sentence, the first if it occurs several times; a position is checked.
+
+    The word and the tokens are compared in Unicode's form NFC: accents may be characters of their own in either.
+    """
     if isinstance(word, str):
-        if word not in tokens:
+        forms = [unicodedata.normalize("NFC", token) for token in tokens]
+        form = unicodedata.normalize("NFC", word)
+        if form not in forms:
             raise DataError(f"{word!r} is not among the sentence's tokens: {' '.join(tokens)}", "Name one of them.")
-        return list(tokens).index(word)
+        return forms.index(form)
     if not tokens:
         raise DataError("The sentence has no words.")
     if not 0 <= word < len(tokens):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from unicodedata import normalize
 
 import numpy as np
 import pytest
@@ -163,6 +164,24 @@ def test_similar_reads_raw_text_and_splits_paragraphs() -> None:
     assert (result.num_sentences, result.num_words) == (2, 8)
     whole = embedder.similar("My cat slept.", "cat", ["The cat sat. A dog ran."], same_word=True)
     assert len(whole.nearest[0].tokens) == 8
+
+
+def test_accents_as_separate_characters_name_the_same_word_and_give_a_warning(caplog) -> None:
+    """The word was "not among" the tokens of a sentence that shows it, and a corpus had "no other use" of it."""
+    embedder = golden_embedder("allennlp")
+    joined, corpus = "Die Brücke ist alt .", ["Eine Brücke .", "Der Fluss ."]
+    apart, corpus_apart = (normalize("NFD", text) for text in (joined, corpus[0]))
+    for word in ("Brücke", normalize("NFD", "Brücke")):
+        for sentence in (joined, apart):
+            assert embedder.similar(sentence, word, corpus).queries[0].position == 1
+    caplog.clear()
+    embedder.similar(joined, "Brücke", corpus)
+    assert not caplog.records
+    for sentence, texts, where in ((joined, [corpus_apart], "in the corpus, "), (apart, corpus, "in the query, ")):
+        caplog.clear()
+        embedder.similar(sentence, "Brücke", texts)
+        (record,) = caplog.records
+        assert record.message.startswith(f"{where}accents are separate characters in words such as")
 
 
 def test_similar_names_what_is_wrong(tmp_path) -> None:

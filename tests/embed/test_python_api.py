@@ -188,11 +188,13 @@ def test_words_that_are_read_as_sentences_give_one_warning(
     assert len(caplog.records) == num_warnings
 
 
-def test_accents_as_separate_characters_give_one_warning(embedder: Embedder, caplog: pytest.LogCaptureFixture) -> None:
+def test_accents_as_separate_characters_give_one_warning(
+    embedder: Embedder, scorer: Embedder, caplog: pytest.LogCaptureFixture
+) -> None:
     embedder.embed(["Un café fermé .", "\u0958लम ."])  # NFC makes the letter of the last sentence longer
     assert not caplog.records
     decomposed = unicodedata.normalize("NFD", "Un café fermé .")
-    for embed in (embedder.embed, embedder.encode):
+    for embed in (embedder.embed, embedder.encode, scorer.score, scorer.perplexity):
         caplog.clear()
         embed(["One .", decomposed])
         (record,) = caplog.records
