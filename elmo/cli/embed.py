@@ -152,8 +152,7 @@ def run(
     if errors not in ("strict", "replace"):
         raise ConfigError(f"--errors is {errors!r}; expected strict or replace.")
     options = DumpOptions(
-        layers=_single_value("--layers, --all, --top, --average", layers, *old_layers)
-        or ("all" if pool is None else "average"),
+        layers=_single_value("--layers, --all, --top, --average", layers, *old_layers) or None,
         dtype=dtype,
         pool=pool,
         format=format_name,

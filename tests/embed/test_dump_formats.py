@@ -153,6 +153,14 @@ def test_format_reads_back_as_embedded(tmp_path, embedder, source, suffix):
             np.testing.assert_allclose(vectors, expected_vectors, atol=2e-6)  # batches differ, so the last digits may
 
 
+@pytest.mark.parametrize(("pool", "layers"), [(None, "all"), ("mean", "average"), ("max", "average")])
+def test_default_layers_are_those_of_the_command(tmp_path, embedder, source, pool, layers):
+    """All layers of pooled sentences were written, and `elmo embed --pool` wrote their average."""
+    for name, options in (("default", {}), ("named", {"layers": layers})):
+        dump(embedder, source, tmp_path / f"{name}.npz", DumpOptions(pool=pool, **options, **SMALL))
+    assert (tmp_path / "default.npz").read_bytes() == (tmp_path / "named.npz").read_bytes()
+
+
 @pytest.mark.parametrize("suffix", READERS)
 def test_half_precision_is_the_rounded_vector(tmp_path, embedder, source, suffix):
     if suffix == ".parquet":

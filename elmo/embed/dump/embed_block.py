@@ -28,7 +28,7 @@ def embed_block(
     rows = np.empty((num_rows, layout.num_kept, layout.dim), dtype=layout.dtype)  # (n, K, D)
     start = 0
     joins_pooled = options.pool is not None and choice.joined  # layers are pooled before they are joined
-    layers = "all" if joins_pooled else options.layers
+    layers = "all" if joins_pooled else options.chosen_layers
     stream = embedder.stream(
         block.sentences, layers=layers, batch_size=options.batch_size, max_tokens=options.max_tokens
     )

@@ -96,7 +96,7 @@ class _Job:
 
     def __init__(self, embedder: Embedder, source: str | Path, target: Target, options: DumpOptions, say: Say) -> None:
         self.embedder, self.source, self.target, self.options, self.say = embedder, source, target, options, say
-        self.choice: LayerChoice = choose_layers(options.layers, embedder.num_layers)
+        self.choice: LayerChoice = choose_layers(options.chosen_layers, embedder.num_layers)
         self.layout: Layout = layout_of(embedder, self.choice, options)
         self.summary = DumpSummary(path=str(target.path), format=target.format)
         self.progress = Progress("embedding", None, show=options.show_progress)

@@ -19,7 +19,8 @@ POOLINGS = ("mean", "max")
 class DumpOptions:
     """Settings of one bulk embedding. The embedder decides on tokenizer, state policy, device and compute dtype."""
 
-    layers: str | int | Sequence[float] = "all"  # all, top, average, concat, a number, one weight per layer
+    # all, top, average, concat, a number, one weight per layer; None: see `chosen_layers`
+    layers: str | int | Sequence[float] | None = None
     dtype: str = "float32"  # of the vectors in the file: float32, float16
     pool: str | None = None  # mean, max: one vector per sentence; None: one per token
     format: str | None = None  # hdf5, npz, safetensors, parquet, jsonl; None: by the output's suffix
@@ -52,6 +53,13 @@ class DumpOptions:
         if self.shard is not None and not 1 <= self.shard[0] <= self.shard[1]:
             i, n = self.shard
             raise ConfigError(f"shard is {i}/{n}; expected i/n with i from 1 to n.", "The first of eight is 1/8.")
+
+    @property
+    def chosen_layers(self) -> str | int | Sequence[float]:
+        """The layers; where none are given, all of every token, and the average of a sentence's vector."""
+        if self.layers is not None:
+            return self.layers
+        return "all" if self.pool is None else "average"
 
 
 def parse_shard(text: str) -> tuple[int, int]:

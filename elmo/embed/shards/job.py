@@ -186,7 +186,7 @@ def _needed_bytes(
     """Approximate bytes of the shards that are not there yet, from the first rows of the first file."""
     source = next(source for source in sources if source.rows)
     rows = list(islice(RowReader(source, job.read, embedder.tokenize).rows(0), SAMPLE_LINES))
-    layout = layout_of(embedder, choose_layers(job.options.layers, embedder.num_layers), job.options)
+    layout = layout_of(embedder, choose_layers(job.options.chosen_layers, embedder.num_layers), job.options)
     num_vectors = len(rows) if layout.pooled else sum(len(tokens) for _, tokens in rows)
     row_bytes = 2 if layout.dtype == "float16" else 4
     sample_bytes = num_vectors * layout.num_kept * layout.dim * row_bytes + 2 * sum(len(text) for text, _ in rows)

@@ -57,7 +57,7 @@ class Shard:
 
 def make_plan(embedder: Embedder, sources: Sequence[SourceFile], options: DumpOptions, read: ReadOptions) -> Plan:
     """The plan as JSON values."""
-    choice = choose_layers(options.layers, embedder.num_layers)
+    choice = choose_layers(options.chosen_layers, embedder.num_layers)
     layout = layout_of(embedder, choice, options)
     settings = {
         "elmo": __version__,

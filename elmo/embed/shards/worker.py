@@ -98,7 +98,7 @@ class ShardWorker:
             )
         self.sources = sources_of(plan)
         self.shards = {(s.source, s.number): s for s in shards_of(self.sources, job.read.shard_rows)}
-        self.choice = choose_layers(job.options.layers, self.embedder.num_layers)
+        self.choice = choose_layers(job.options.chosen_layers, self.embedder.num_layers)
         self.layout = layout_of(self.embedder, self.choice, job.options)
         self._vectors = json.dumps(plan["settings"]["vectors"])
 
