@@ -44,7 +44,9 @@ def run(
         ),
     ] = "top",
     k: Annotated[int, typer.Option("-k", min=1, help="Number of neighbours to show.")] = 10,
-    same_word: Annotated[bool, typer.Option("--same-word", help="Only other occurrences of the same word.")] = False,
+    same_word: Annotated[
+        bool, typer.Option("--same-word", help="Only other occurrences of the same word, regardless of case.")
+    ] = False,
     state: Annotated[str, typer.Option(help="reset or warm.")] = "reset",
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, mps.")] = "auto",
     as_json: Annotated[bool, typer.Option("--json", help="Print a record for `elmo report`.")] = False,

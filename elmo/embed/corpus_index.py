@@ -17,6 +17,7 @@ from elmo.embed.layer_choice import LayerSpec, choose_layers
 from elmo.embed.model_checksum import vectors_checksum
 from elmo.embed.pool import normalize
 from elmo.progress import Progress
+from elmo.text.inputs import has_word
 
 EmbeddedSentences = Iterable[tuple[int, tuple[str, ...], np.ndarray]]  # number of the sentence, tokens, vectors (N, D)
 
@@ -28,11 +29,11 @@ class CorpusIndex:
         self.sentences, self.vectors, self.path = sentences, vectors, path
 
     def embedded_sentences(self, word: str | None = None) -> Iterator[tuple[int, tuple[str, ...], np.ndarray]]:
-        """All sentences with their vectors, or only those that contain the word."""
+        """All sentences with their vectors, or only those that contain the word, regardless of case."""
         end = 0
         for number, tokens in enumerate(self.sentences):
             begin, end = end, end + len(tokens)
-            if tokens and (word is None or word in tokens):
+            if tokens and (word is None or has_word(tokens, word)):
                 yield number, tokens, self.vectors[begin:end]
 
 

@@ -372,7 +372,7 @@ class Embedder:
         beside: Sequence[OneText | Sequence[str]] = (),  # other sentences with the word, searched for in the same pass
         k: int = 10,
         layers: LayerSpec = "top",
-        same_word: bool = False,  # only other occurrences of the word
+        same_word: bool = False,  # only other occurrences of the word, regardless of case
         split: bool = False,  # lines and strings of the corpus are paragraphs, which are split into sentences
         encoding: str = "utf-8",  # of a text file
         index: str | Path | None = None,  # folder in which the corpus's vectors are stored for later searches

@@ -21,7 +21,7 @@ from elmo.embed.pool import normalize
 from elmo.errors import ConfigError, DataError
 from elmo.progress import Progress
 from elmo.settings import check_count
-from elmo.text.inputs import OneText, decomposed_warning, log_warnings, normalize_input, word_position
+from elmo.text.inputs import OneText, caseless, decomposed_warning, has_word, log_warnings, normalize_input, word_position
 from elmo.text.lines import read_lines
 
 Corpus = str | Path | Iterable[OneText | Sequence[str]]  # a path, or texts
@@ -126,7 +126,7 @@ def find_neighbors(
     *,
     layers: LayerSpec = "top",
     k: int = 10,
-    word: str | None = None,  # only occurrences of this word
+    word: str | None = None,  # only occurrences of this word, regardless of case
     index: Path | None = None,  # folder in which the corpus's vectors are stored
     show: bool | None = None,
 ) -> SearchResult:
@@ -152,7 +152,7 @@ def find_neighbors(
             def numbered() -> Iterator[tuple[int, tuple[str, ...]]]:
                 for number, tokens in enumerate(counted()):
                     progress.advance(len(tokens))
-                    if word is None or word in tokens:
+                    if word is None or has_word(tokens, word):
                         yield number, tokens
 
             sentences = embed_sentences(embedder, numbered(), layers)
@@ -206,10 +206,11 @@ def _nearest(
 ) -> list[list[Neighbor]]:
     """For each query, with vectors (Q, D), its k nearest occurrences, best first."""
     heaps: list[list[Neighbor]] = [[] for _ in queries]  # the worst of each query's best k comes first
+    form = None if word is None else caseless(word)
     for number, tokens, sentence_vectors in sentences:
         scores = normalize(sentence_vectors.astype(np.float32)) @ vectors.T  # (N, Q)
-        if word is not None:
-            scores[[token != word for token in tokens]] = -np.inf
+        if form is not None:
+            scores[[caseless(token) != form for token in tokens]] = -np.inf
         for query, heap, column in zip(queries, heaps, scores.T, strict=True):
             if tokens == query.tokens:
                 column[query.position] = -np.inf

@@ -19,6 +19,7 @@ from elmo.errors import DataError
 from elmo.serve.api_error import ApiError
 from elmo.serve.batcher import Batcher
 from elmo.serve.jobs import Failure, Job
+from elmo.text.inputs import caseless
 from elmo.text.lines import read_lines
 from elmo.text.tokenize import Tokenizer
 
@@ -63,7 +64,7 @@ class SentenceBank:
         self._line = np.repeat(np.arange(len(sentences)), [len(s) for s in sentences])  # (N,)
         starts = np.cumsum([0, *(len(s) for s in sentences)])[:-1]
         self._position = np.arange(self.num_tokens) - starts[self._line]  # (N,)
-        self._words = np.array([token.lower() for sentence in sentences for token in sentence], dtype=object)
+        self._words = np.array([caseless(token) for sentence in sentences for token in sentence], dtype=object)
         self._layers: np.ndarray | None = None  # (L+1, N, D), float16
         self._products: np.ndarray | None = None  # (N, L+1, L+1): inner products of a word's layers
         self._building: asyncio.Task[None] | None = None
@@ -97,13 +98,14 @@ class SentenceBank:
         word: str | None,
         exclude: tuple[tuple[str, ...], int],
     ) -> list[BankNeighbor]:
-        """The nearest words to a query's layers (L+1, D) under a mix of the layers; `word`: only this one, lower-cased.
+        """The nearest words to a query's layers (L+1, D) under a mix of the layers.
 
-        `exclude` is the query itself, a sentence and a position, which is no neighbour.
+        `word`: only occurrences of this word, regardless of case. `exclude` is the query itself, a sentence and a
+        position, which is no neighbour.
         """
         cosines = self._cosines(query.astype(np.float32), weights.astype(np.float32))  # (N,)
         if word is not None:
-            cosines[self._words != word] = -np.inf
+            cosines[self._words != caseless(word)] = -np.inf
         neighbors: list[BankNeighbor] = []
         for row in np.argsort(-cosines, kind="stable"):
             tokens = self.sentences[self._line[row]]

@@ -85,7 +85,7 @@ def add_routes(router: APIRouter, service: Service) -> None:
             vectors[:, position],
             weights,
             top=body.top,
-            word=word.lower() if body.same_word else None,
+            word=word if body.same_word else None,
             exclude=(tuple(item.tokens), position),
         )
         bank = {"sentences": len(service.bank.sentences), "tokens": service.bank.num_tokens}

@@ -220,6 +220,17 @@ def _missing_error(missing_items: list[tuple[int, Any]], num_items: int) -> Type
     )
 
 
+def caseless(word: str) -> str:
+    """The form in which words are compared regardless of case: the case-folded NFC form."""
+    return word.lower() if word.isascii() else unicodedata.normalize("NFC", word).casefold()
+
+
+def has_word(tokens: Iterable[str], word: str) -> bool:
+    """Whether a word is among the tokens, regardless of case."""
+    form = caseless(word)
+    return any(caseless(token) == form for token in tokens)
+
+
 def word_position(tokens: Sequence[str], word: str | int) -> int:
     """The position of a word in a sentence, the first if it occurs several times; a position is checked.
 

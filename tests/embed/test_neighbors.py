@@ -38,6 +38,17 @@ def test_the_search_can_be_limited_to_a_word_and_leaves_the_query_out() -> None:
     assert [(n.word, n.line) for n in neighbors] == [("cat", 2)]
 
 
+def test_the_same_word_is_found_regardless_of_case_and_unicode_form(tmp_path) -> None:
+    """As `same_word` of the server does; the search was for the same spelling."""
+    embedder = golden_embedder("allennlp")
+    corpus = ["PLAY it .", "Play on .", "A playing dog .", "Die STRASSE .", normalize("NFD", "Eine BRÜCKE .")]
+    expected = {"play": {"PLAY", "Play"}, "Straße": {"STRASSE"}, "Brücke": {normalize("NFD", "BRÜCKE")}}
+    for word, forms in expected.items():
+        for index in (None, tmp_path):
+            found = embedder.similar(f"Ein {word} .", word, corpus, same_word=True, index=index)
+            assert {neighbor.word for neighbor in found.nearest} == forms
+
+
 def test_what_cannot_be_compared_is_an_error() -> None:
     query = Query(CORPUS[0], 1)
     with pytest.raises(ConfigError, match="one vector per word"):
