@@ -27,7 +27,14 @@ from elmo.model.head import Head
 from elmo.settings import check_count
 from elmo.text.batch import windows_of
 from elmo.text.chars import replace_surrogates
-from elmo.text.inputs import NormalizedInput, decomposed_warning, log_warnings, normalize_input, word_position
+from elmo.text.inputs import (
+    NormalizedInput,
+    decomposed_warning,
+    log_warnings,
+    normalize_input,
+    spaced_token_warning,
+    word_position,
+)
 from elmo.text.vocab import Vocabulary
 
 DEFINITION = (
@@ -205,6 +212,7 @@ class LanguageModel:
         check_count("k", k)
         inputs = normalize_input(text if isinstance(text, str) else [text], self.embedder.tokenize)
         (tokens,) = inputs.sentences
+        log_warnings(spaced_token_warning(tokens))
         if position is not None:
             position = word_position(tokens, position)
         if not tokens:

@@ -21,7 +21,15 @@ from elmo.embed.pool import normalize
 from elmo.errors import ConfigError, DataError
 from elmo.progress import Progress
 from elmo.settings import check_count
-from elmo.text.inputs import OneText, caseless, decomposed_warning, has_word, log_warnings, normalize_input, word_position
+from elmo.text.inputs import (
+    OneText,
+    caseless,
+    decomposed_warning,
+    has_word,
+    log_warnings,
+    normalize_input,
+    word_position,
+)
 from elmo.text.lines import read_lines
 
 Corpus = str | Path | Iterable[OneText | Sequence[str]]  # a path, or texts

@@ -112,6 +112,17 @@ def single_word_warning(inputs: NormalizedInput) -> str | None:
     )
 
 
+def spaced_token_warning(tokens: Sequence[str]) -> str | None:
+    """A warning if a token of the only sentence of a call has a space in it and is probably a sentence itself."""
+    spaced = next((token for token in tokens if " " in token.strip()), None)
+    if spaced is None:
+        return None
+    return (
+        f"{spaced[:40]!r}, which contains a space, is read as one token: a list is one tokenised sentence. Pass each "
+        "sentence in a call of its own, as a string or a list of tokens."
+    )
+
+
 def long_text_warning(inputs: NormalizedInput) -> str | None:
     """A warning if a raw string is read as one sentence and is so long that it is probably a document."""
     lengths = [len(tokens) for tokens, raw in zip(inputs.sentences, inputs.offsets, strict=True) if raw is not None]

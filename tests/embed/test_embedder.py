@@ -256,9 +256,7 @@ def test_sizes_below_one_are_refused(state: str, wrong: dict[str, object]) -> No
 @pytest.mark.parametrize("method", ["stream", "pooled"])
 def test_a_string_in_a_stream_is_not_read_as_a_list_of_letters(method: str, state: str) -> None:
     read = getattr(golden_embedder("allennlp", state=state), method)
-    with pytest.raises(
-        TypeError, match=r"sentences\[1\] is the string 'Die Bank\.'; expected a sentence"
-    ):
+    with pytest.raises(TypeError, match=r"sentences\[1\] is the string 'Die Bank\.'; expected a sentence"):
         list(read([["Die", "Bank", "."], "Die Bank."]))
     with pytest.raises(TypeError, match=r"sentences\[0\] is the string 'Die Bank\.'"):
         list(read("Die Bank."))

@@ -188,6 +188,17 @@ def test_words_that_are_read_as_sentences_give_one_warning(
     assert len(caplog.records) == num_warnings
 
 
+def test_sentences_that_substitutes_reads_as_tokens_give_a_warning(
+    scorer: Embedder, caplog: pytest.LogCaptureFixture
+) -> None:
+    for text in ("the bank", ["the", "bank"], ["1\u00a0000", " "]):  # French treebanks have the third
+        scorer.substitutes(text)
+    assert not caplog.records
+    scorer.substitutes(["They sat.", "He ran."])
+    (record,) = caplog.records
+    assert "'They sat.', which contains a space, is read as one token" in record.message
+
+
 def test_accents_as_separate_characters_give_one_warning(
     embedder: Embedder, scorer: Embedder, caplog: pytest.LogCaptureFixture
 ) -> None:
