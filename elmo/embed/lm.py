@@ -32,6 +32,7 @@ from elmo.text.inputs import (
     decomposed_warning,
     log_warnings,
     normalize_input,
+    single_word_warning,
     spaced_token_warning,
     word_position,
 )
@@ -280,7 +281,7 @@ class LanguageModel:
     def _read(self, texts: Any) -> NormalizedInput:
         """The texts as tokenised sentences, with warnings of what is probably a mistake."""
         inputs = normalize_input(texts, self.embedder.tokenize)
-        log_warnings(decomposed_warning(inputs.sentences))
+        log_warnings(single_word_warning(inputs), decomposed_warning(inputs.sentences))
         return inputs
 
     def _states(self, sentences: Sequence[Sequence[str]]) -> Iterator[tuple[np.ndarray, Tensor, Tensor | None]]:

@@ -27,7 +27,7 @@ from elmo.errors import ConfigError
 from elmo.model.bilm import BiLM
 from elmo.model.mix import ScalarMix
 from elmo.text.batch import make_batch
-from elmo.text.inputs import OneText, Texts, normalize_input
+from elmo.text.inputs import OneText, Texts, log_warnings, normalize_input, single_word_warning
 from elmo.text.tokenizer_function import TokenizerFunction, choose_tokenizer, make_tokenizer
 from elmo.weights.convert import drop_head
 from elmo.weights.model_parts import ModelParts, build
@@ -95,7 +95,9 @@ class ElmoEmbedding(nn.Module):
 
     def layers(self, sentences: OneText | Texts) -> tuple[Tensor, Tensor]:
         """All layers (L+1, B, T, D), zero at padding, and the mask (B, T): the input of more than one mix."""
-        tokens = normalize_input(sentences, self._tokenize).sentences
+        inputs = normalize_input(sentences, self._tokenize)
+        log_warnings(single_word_warning(inputs))
+        tokens = inputs.sentences
         device = self.mix.gamma.device
         lengths = torch.tensor([len(sentence) for sentence in tokens], device=device)  # (B,)
         mask = torch.arange(max(map(len, tokens), default=0), device=device) < lengths[:, None]  # (B, T)

@@ -37,6 +37,13 @@ def scorer(tmp_path_factory: pytest.TempPathFactory) -> Embedder:
     return elmo.load(folder, device="cpu")
 
 
+@pytest.fixture(scope="module")
+def module(tmp_path_factory: pytest.TempPathFactory) -> elmo.ElmoEmbedding:
+    folder = tmp_path_factory.mktemp("models") / "tiny"
+    save_store(folder, tiny_with_head())
+    return elmo.ElmoEmbedding(folder)
+
+
 def test_an_embedder_scores_like_its_language_model(scorer: Embedder) -> None:
     lm = LanguageModel(scorer)
     (expected,) = lm.scores("the bank of the river")
@@ -181,11 +188,18 @@ def test_missing_values_are_an_error_that_names_their_positions(embedder: Embedd
     [(["The", "cat", "sat"], 1), (["The"], 0), (["The", "cat sat"], 0), ([["The"], ["cat"]], 0), ("The cat", 0)],
 )
 def test_words_that_are_read_as_sentences_give_one_warning(
-    embedder: Embedder, texts: Any, num_warnings: int, caplog: pytest.LogCaptureFixture
+    embedder: Embedder,
+    scorer: Embedder,
+    module: elmo.ElmoEmbedding,
+    texts: Any,
+    num_warnings: int,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    with caplog.at_level(logging.WARNING):
-        embedder.embed(texts)
-    assert len(caplog.records) == num_warnings
+    for read in (embedder.embed, scorer.score, scorer.perplexity, module):
+        caplog.clear()
+        with caplog.at_level(logging.WARNING):
+            read(texts)
+        assert len(caplog.records) == num_warnings
 
 
 def test_sentences_that_substitutes_reads_as_tokens_give_a_warning(
