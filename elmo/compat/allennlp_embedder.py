@@ -81,6 +81,10 @@ class ElmoEmbedder:
         "all", (n, D) for "top" and "average". Without forget_sentences, the dataset "sentence_to_index" holds a JSON
         object from line to key; of equal lines, the last one counts.
         """
+        if isinstance(input_file, (str, Path)):
+            raise TypeError(
+                f"input_file is the path {str(input_file)!r}; expected lines, such as open({str(input_file)!r})."
+            )
         if output_format not in OUTPUT_FORMATS:
             raise ConfigError(f"output_format is {output_format!r}; expected one of {', '.join(OUTPUT_FORMATS)}.")
         lines = [line.strip() for line in input_file]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from pathlib import Path
 
 import h5py
 import numpy as np
@@ -145,3 +146,11 @@ def test_odd_tokens_are_embedded():
     tokens = ["", "\ud800", "x" * 300, "<UNK>", "🙂"]
     assert (batch_to_ids([tokens])[0] > 0).any(dim=-1).all()
     assert np.isfinite(ElmoEmbedder(*FILES).embed_sentence(tokens)).all()
+
+
+@pytest.mark.parametrize("kind", [str, Path])
+def test_embed_file_refuses_a_path_and_does_not_embed_its_letters(tmp_path, kind):
+    (tmp_path / "in.txt").write_text("One .\n")
+    with pytest.raises(TypeError, match=r"input_file is the path '.*in\.txt'; expected lines, such as open\("):
+        ElmoEmbedder(*FILES).embed_file(kind(tmp_path / "in.txt"), tmp_path / "out.hdf5")
+    assert not (tmp_path / "out.hdf5").exists()
