@@ -54,8 +54,8 @@ def run(
             value = {
                 "tokens": scores.tokens,
                 "unknown": scores.unknown,
-                "log_prob": scores.log_prob,
-                "perplexity": scores.perplexity,
+                "log_prob": scores.log_prob if scores.tokens else None,  # JSON has no nan
+                "perplexity": scores.perplexity if scores.tokens else None,
                 "forward": scores.forward.tolist(),
                 "backward": None if scores.backward is None else scores.backward.tolist(),
                 "substitutes": [[[s.word, s.log_prob] for s in at_token] for at_token in candidates],

@@ -21,7 +21,7 @@ from torch import Tensor
 from elmo.embed.display import html_table
 from elmo.embed.embedder import Embedder
 from elmo.embed.layer_choice import choose_layers
-from elmo.errors import ConfigError, WeightsError
+from elmo.errors import ConfigError, DataError, WeightsError
 from elmo.kernels.api import find_log_probs
 from elmo.model.head import Head
 from elmo.settings import check_count
@@ -62,14 +62,19 @@ class Scores:
 
     @property
     def log_prob(self) -> float:
-        """The sum over the sentence, the mean of both directions if there are two."""
+        """The sum over the sentence, the mean of both directions if there are two; nan for an empty sentence.
+
+        Nothing is predicted of it, and a sum of 0 would be the best of all sentences.
+        """
+        if not self.tokens:
+            return math.nan
         if self.backward is None:
             return float(self.forward.sum())
         return float((self.forward.sum() + self.backward.sum()) / 2)
 
     @property
     def perplexity(self) -> float:
-        """exp of the mean negative log-probability of a prediction; 1 for an empty sentence."""
+        """exp of the mean negative log-probability of a prediction; nan for an empty sentence."""
         return math.exp(-self.log_prob / max(len(self.forward), 1))
 
     def __repr__(self) -> str:
@@ -166,7 +171,7 @@ class LanguageModel:
         return "zipf" if self._word_counts is None else "counts"
 
     def scores(self, texts: Any) -> list[Scores]:
-        """The log-probabilities of each sentence, per token; an empty sentence has none."""
+        """The log-probabilities of each sentence, per token; an empty sentence has none, and its sum is nan."""
         return list(self.stream(self._read(texts).sentences))
 
     def stream(self, sentences: Iterable[Sequence[str]]) -> Iterator[Scores]:
@@ -180,7 +185,7 @@ class LanguageModel:
             yield from (scores.get(i, empty) for i in range(len(window)))
 
     def perplexity(self, sentences: Any) -> Perplexity:
-        """The perplexity of all sentences together."""
+        """The perplexity of all sentences together, of which one must have a word."""
         forward = backward = 0.0
         predictions = words = unknown = 0
         both = self._bidirectional
@@ -190,7 +195,9 @@ class LanguageModel:
             predictions += len(scores.forward)
             words += len(scores.tokens)
             unknown += sum(scores.unknown)
-        count = max(predictions, 1)
+        if not predictions:
+            raise DataError("The perplexity of a text without words is not defined.", "Pass at least one word.")
+        count = predictions
         return Perplexity(
             forward=math.exp(forward / count),
             backward=math.exp(backward / count) if both else None,

@@ -158,7 +158,7 @@ class ScoreItem(BaseModel):
     backward: list[float] | None = Field(None, description="log p(token | tokens after it); null: forward model only.")
     forward_end: float | None = Field(None, description="log p(end of the sentence | all tokens).")
     backward_begin: float | None = Field(None, description="log p(begin of the sentence | all tokens).")
-    log_prob: float | None = Field(None, description="Of the sentence, the mean of both directions.")
+    log_prob: float | None = Field(None, description="Of the sentence, the mean of both directions; null if empty.")
     perplexity: float | None = None
     error: ErrorDetail | None = None
 

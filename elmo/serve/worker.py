@@ -100,8 +100,8 @@ class ServedModel:
                     "unknown": scores.unknown,
                     "forward": scores.forward.tolist(),
                     "backward": None if scores.backward is None else scores.backward.tolist(),
-                    "log_prob": scores.log_prob,
-                    "perplexity": scores.perplexity,
+                    "log_prob": scores.log_prob if scores.tokens else None,  # JSON has no nan
+                    "perplexity": scores.perplexity if scores.tokens else None,
                 }
                 for scores in self._lm.stream(sentences)
             ]

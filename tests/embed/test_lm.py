@@ -14,7 +14,7 @@ from golden import SENTENCES, golden_embedder, random_bilm
 
 from elmo.embed.embedder import Embedder
 from elmo.embed.lm import LanguageModel
-from elmo.errors import ConfigError, WeightsError
+from elmo.errors import ConfigError, DataError, WeightsError
 from elmo.model.bilm import BiLM
 from elmo.model.config import HeadConfig
 from elmo.model.head import AdaptiveHead, Head, SoftmaxHead
@@ -80,6 +80,19 @@ def test_perplexity_follows_its_definition() -> None:
     assert perplexity.num_predictions == perplexity.num_words + len(SENTENCES)
     assert perplexity.num_unknown == sum(w not in VOCAB for s in SENTENCES for w in s)
     assert "state reset" in perplexity.definition
+
+
+def test_text_without_words_has_no_perplexity() -> None:
+    """It was 1, the best possible value, and the log-probability of an empty sentence 0."""
+    lm = LanguageModel(model_with_softmax(1)[-1])
+    for texts in ([], [""], [[], ""]):
+        with pytest.raises(DataError, match="text without words"):
+            lm.perplexity(texts)
+    empty, filled = lm.scores(["", "the bank"])
+    assert math.isnan(empty.log_prob)
+    assert math.isnan(empty.perplexity)
+    assert not empty.log_prob > filled.log_prob
+    assert len(empty.forward) == len(empty.backward) == 0
 
 
 def expected_log_probs(seed: int, tokens: list[str], position: int) -> np.ndarray:

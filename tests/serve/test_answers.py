@@ -135,10 +135,11 @@ def test_score_equals_the_language_model(tiny_server, offline):
     items = tiny_server.post("/score", {"texts": TEXTS}).json()["items"]
     for item, scores in zip(items, offline.score(TEXTS), strict=True):
         assert (item["tokens"], item["unknown"]) == (scores.tokens, scores.unknown)
-        assert item["perplexity"] == pytest.approx(scores.perplexity, rel=1e-4)
         if not scores.tokens:
             assert item["forward"] == item["backward"] == []
+            assert item["log_prob"] is item["perplexity"] is None
             continue
+        assert item["perplexity"] == pytest.approx(scores.perplexity, rel=1e-4)
         np.testing.assert_allclose([*item["forward"], item["forward_end"]], scores.forward, atol=1e-4)
         np.testing.assert_allclose([item["backward_begin"], *item["backward"]], scores.backward, atol=1e-4)
 
