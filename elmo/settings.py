@@ -20,6 +20,7 @@ import sys
 import types
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import MISSING, dataclass, fields, is_dataclass
+from numbers import Integral
 from pathlib import Path
 from typing import Annotated, Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
@@ -96,10 +97,19 @@ def describe_changes(changed: Mapping[str, tuple[Any, Any]]) -> str:
     return ", ".join(f"{key} {str(old)[:80]} -> {str(new)[:80]}" for key, (old, new) in changed.items())
 
 
-def check_count(name: str, value: object) -> None:
-    """Raises ConfigError unless an argument is a whole number of at least 1."""
-    if not isinstance(value, int) or value < 1:
+def check_count(name: str, value: object) -> int:
+    """An argument as an int; a ConfigError unless it is a whole number, of Python or numpy, of at least 1."""
+    number = whole_number(value)
+    if number is None or number < 1:
         raise ConfigError(f"{name} is {value!r}; expected a whole number of at least 1.")
+    return number
+
+
+def whole_number(value: object) -> int | None:
+    """A whole number of Python or numpy as an int; None for anything else, also for True and False."""
+    if isinstance(value, bool):
+        return None
+    return int(value) if isinstance(value, Integral) else None
 
 
 def _as_lists(value: Any) -> Any:

@@ -25,8 +25,7 @@ class Embedder:
     """`model_dir` is a folder of ELMoForManyLangs, or anything else that `elmo.load` takes."""
 
     def __init__(self, model_dir: str | Path, batch_size: int = 64) -> None:
-        check_count("batch_size", batch_size)
-        self.model_dir, self.batch_size = model_dir, batch_size
+        self.model_dir, self.batch_size = model_dir, check_count("batch_size", batch_size)
         self._embedder = load(model_dir)
 
     def sents2elmo(self, sents: Sequence[Sequence[str]], output_layer: int = AVERAGE) -> list[np.ndarray]:

@@ -499,9 +499,7 @@ class Embedder:
         return self._executor.padded_batches(sentences, layer_choice, BatchOptions(self.state, batch_size, max_tokens))
 
     def _batch_options(self, batch_size: int, max_tokens: int) -> BatchOptions:
-        for name, value in (("batch_size", batch_size), ("max_tokens", max_tokens)):
-            check_count(name, value)
-        return BatchOptions(self.state, batch_size, max_tokens)
+        return BatchOptions(self.state, check_count("batch_size", batch_size), check_count("max_tokens", max_tokens))
 
     def _pooled_by(
         self, device: str | torch.device | Sequence[str] | None, pool: EncodePool | None, chunk_size: int | None

@@ -88,7 +88,7 @@ class EncodePool:
             raise ConfigError("The pool is closed.", "Start another one with start_multi_process_pool.")
         if chunk_size is None:
             chunk_size = min(LARGEST_CHUNK, max(1, math.ceil(len(sentences) / (4 * len(self.devices)))))
-        check_count("chunk_size", chunk_size)
+        chunk_size = check_count("chunk_size", chunk_size)
         if isinstance(layers, ScalarMix):  # which may be on another device than the worker
             layers = choose_layers(layers, self.embedder.num_layers).matrix[0].tolist()
         encode = functools.partial(_encode_chunk, layers=layers, **options)

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from elmo.errors import ConfigError
 from elmo.model.mix import ScalarMix
+from elmo.settings import whole_number
 
 LayerSpec = str | int | Sequence[float] | ScalarMix
 
@@ -63,10 +64,11 @@ def choose_layers(layers: LayerSpec, num_layers: int) -> LayerChoice:
     """The choice for "all", "top", "average", "concat", a layer's number, one weight per layer, or a learned mix."""
     if isinstance(layers, ScalarMix):
         return LayerChoice(_mix_row(layers, num_layers)[None], stacked=False)
-    if isinstance(layers, int) and not isinstance(layers, bool):
-        if not -num_layers <= layers < num_layers:
-            raise ConfigError(f"layers is {layers}; the model has layers 0 to {num_layers - 1}.")
-        return LayerChoice(torch.eye(num_layers, dtype=torch.float64)[[layers]], stacked=False)
+    number = whole_number(layers)
+    if number is not None:
+        if not -num_layers <= number < num_layers:
+            raise ConfigError(f"layers is {number}; the model has layers 0 to {num_layers - 1}.")
+        return LayerChoice(torch.eye(num_layers, dtype=torch.float64)[[number]], stacked=False)
     if isinstance(layers, str):
         return _named(num_layers).get(layers) or choose_layers(_parse(layers, num_layers), num_layers)
     if isinstance(layers, bool) or not isinstance(layers, Iterable):

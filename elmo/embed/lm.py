@@ -217,7 +217,7 @@ class LanguageModel:
         only ranks by log p(word | left), which includes the frequency once. The symbols <S>, </S> and <UNK> are not
         words and are excluded.
         """
-        check_count("k", k)
+        k = check_count("k", k)
         inputs = normalize_input(text if isinstance(text, str) else [text], self.embedder.tokenize)
         (tokens,) = inputs.sentences
         log_warnings(spaced_token_warning(tokens))
@@ -250,7 +250,7 @@ class LanguageModel:
         The lists of both directions are those of `substitutes`. Those of one direction are ranked by its
         log-probability, which includes a word's frequency once. The softmax is computed once for all lists.
         """
-        check_count("k", k)
+        k = check_count("k", k)
         if not len(tokens):
             return []
         lists = []

@@ -139,7 +139,7 @@ def find_neighbors(
     show: bool | None = None,
 ) -> SearchResult:
     """The k nearest occurrences to every query, in one pass over the corpus; a query itself is not a neighbour."""
-    check_count("k", k)
+    k = check_count("k", k)
     vectors = _query_vectors(embedder, queries, layers)  # (Q, D)
     counts: Counter[str] = Counter()
     num_sentences = 0

@@ -53,8 +53,7 @@ def vocabulary_vectors(
 
     Without `words`, the corpus is read twice: first its words are counted.
     """
-    check_count("max_words", max_words)
-    check_count("min_count", min_count)
+    max_words, min_count = check_count("max_words", max_words), check_count("min_count", min_count)
     chosen = None if words is None else list(dict.fromkeys(words))
     if isinstance(words, str) or (chosen is not None and not chosen):
         raise ConfigError(f"words is {words!r}; expected a list of at least one word.")

@@ -262,6 +262,28 @@ def test_a_string_in_a_stream_is_not_read_as_a_list_of_letters(method: str, stat
         list(read("Die Bank."))
 
 
+@pytest.mark.parametrize("kind", [np.int64, np.uint8])
+def test_numbers_of_numpy_are_numbers(embedder, kind: type) -> None:
+    """They were refused: a layer that argmax finds, and sizes from an array."""
+    texts = ["the bank .", "river"]
+    expected = embedder.embed(texts, layers=1, batch_size=2)
+    found = embedder.embed(texts, layers=kind(1), batch_size=kind(2), max_tokens=kind(100))
+    for one, other in zip(expected, found, strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert embedder.encode(texts, layers=kind(2)).shape == (2, embedder.dim)
+    assert len(embedder.similar("the bank .", "bank", texts, k=kind(1)).nearest) == 1
+    with pytest.raises(ConfigError, match="layers is 9"):
+        embedder.embed(texts, layers=kind(9))
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"batch_size": True}, {"batch_size": np.True_}, {"layers": True}, {"layers": np.True_}]
+)
+def test_truth_values_are_no_numbers(embedder, wrong: dict[str, object]) -> None:
+    with pytest.raises(ConfigError, match=next(iter(wrong))):
+        embedder.embed("the bank .", **wrong)
+
+
 def test_other_wrong_arguments_are_refused() -> None:
     with pytest.raises(ConfigError, match="cache_words"):
         golden_embedder("allennlp", cache_words=-1)

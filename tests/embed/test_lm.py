@@ -173,6 +173,8 @@ def test_a_vocabulary_of_another_size_is_refused() -> None:
 
 def test_a_position_outside_the_sentence_is_refused() -> None:
     *_, embedder = model_with_softmax(0)
+    number = np.int64(1)  # of numpy
+    assert len(LanguageModel(embedder).substitutes("the bank .", number, k=np.int64(2))[0]) == 2
     with pytest.raises(ConfigError, match="position is 9"):
         LanguageModel(embedder).substitutes("the bank .", 9)
 

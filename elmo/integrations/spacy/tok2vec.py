@@ -37,7 +37,7 @@ def make_tok2vec(
     before the linear layer. `cache_path` is a file (`elmo.integrations.spacy.layer_cache`) in which training stores the
     layers of its sentences, for the next epochs and runs; a pipeline that only predicts does not use it.
     """
-    check_count("width", width)
+    width = check_count("width", width)
     mix = _mix_model(LayerSource(model, cache_path, device=device, dtype=dtype, state=state))
     vectors = mix if embed is None else thinc.concatenate(mix, embed)
     project = thinc.chain(thinc.Dropout(), thinc.Linear(nO=width), thinc.LayerNorm(nI=width))
