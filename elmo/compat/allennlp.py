@@ -107,6 +107,11 @@ class Elmo(nn.Module):
         if word_inputs is not None and not self._has_cached_vocab:
             log.warning("word_inputs are ignored: this Elmo has no cached vocabulary.")
             word_inputs = None
+        if not isinstance(inputs, Tensor):
+            raise TypeError(
+                f"inputs is a {type(inputs).__name__}; expected character ids, a tensor (B, T, 50). "
+                "batch_to_ids makes them of tokenised sentences."
+            )
         outer_shape = inputs.shape[:-2]
         words = None if word_inputs is None else word_inputs.flatten(0, -2)  # (B, T)
         output = self._elmo_lstm(inputs.flatten(0, -3), words)

@@ -48,9 +48,13 @@ class ScalarMix(nn.Module):
         self.weights = None if top_only else nn.Parameter(initial, requires_grad=fixed is None)
         self.gamma = nn.Parameter(torch.ones(()))
 
-    def forward(self, layers: Tensor, mask: Tensor | None = None) -> Tensor:
+    def forward(self, layers: Tensor | Sequence[Tensor], mask: Tensor | None = None) -> Tensor:
+        """The mix (B, T, D) of layers in one tensor (L+1, B, T, D), or in a list of tensors (B, T, D)."""
+        _check_tensors(layers)
         if len(layers) != self.num_layers:
             raise ConfigError(f"The mix is for {self.num_layers} layers and got {len(layers)}.")
+        if not isinstance(layers, Tensor):
+            layers = _stacked(layers)
         if self.top_only:
             mixed = self._normalized(layers[-1:], mask)[0]  # (B, T, D)
         else:
@@ -80,3 +84,21 @@ class ScalarMix(nn.Module):
         mean = (layers * valid).sum(dim=dims, keepdim=True) / count  # (L+1, 1, 1, 1)
         variance = (((layers - mean) * valid) ** 2).sum(dim=dims, keepdim=True) / count
         return (layers - mean) / torch.sqrt(variance + 1e-12)
+
+
+def _check_tensors(layers: Tensor | Sequence[Tensor]) -> None:
+    for item in layers if isinstance(layers, (list, tuple)) else [layers]:
+        if not isinstance(item, Tensor):
+            raise TypeError(
+                f"The mix got a {type(item).__name__}; expected a tensor (L+1, B, T, D) or a list of tensors "
+                '(B, T, D). Embedder.layers(..., output="torch") gives tensors.'
+            )
+
+
+def _stacked(layers: Sequence[Tensor]) -> Tensor:
+    """A list of layers (B, T, D) as one tensor (L+1, B, T, D)."""
+    shapes = [tuple(layer.shape) for layer in layers]
+    if len({*shapes}) > 1:
+        shown = ", ".join(map(str, shapes))
+        raise ConfigError(f"The mix got a list of tensors with the shapes {shown}; expected layers of equal shape.")
+    return torch.stack(list(layers))

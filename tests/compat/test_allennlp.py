@@ -62,6 +62,13 @@ def test_words_instead_of_sentences_are_refused(batch):
         batch_to_ids(batch)
 
 
+def test_sentences_instead_of_character_ids_are_refused():
+    """The error was "'list' object has no attribute 'shape'"."""
+    for inputs in ([["The", "cat"]], [torch.zeros(1, 2, 50)]):
+        with pytest.raises(TypeError, match=r"inputs is a list; expected character ids.*batch_to_ids"):
+            Elmo(*FILES)(inputs)
+
+
 # ---- vectors and state ----
 
 

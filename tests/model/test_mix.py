@@ -119,7 +119,28 @@ def test_dropout_acts_in_training_only() -> None:
     assert (mix.train()(layers, mask)[0] == 0).float().mean() > 0.2
 
 
+@pytest.mark.parametrize("norm", ["none", "batch", "token"])
+@pytest.mark.parametrize("kind", [list, tuple])
+def test_a_list_of_layers_is_mixed_as_one_tensor(kind: type, norm: str) -> None:
+    layers, mask = layers_and_mask()
+    mix = ScalarMix(3, layer_norm=norm)
+    torch.testing.assert_close(mix(kind(layers), mask), mix(layers, mask), rtol=0, atol=0)
+
+
+def test_layers_that_are_no_tensors_of_equal_shape_are_refused() -> None:
+    array = np.zeros((3, 2, 4, 6), dtype=np.float32)
+    for layers in (array, list(array), "abc", None):
+        with pytest.raises(TypeError, match=r'The mix got a \w+; expected a tensor .* output="torch"'):
+            ScalarMix(3)(layers)
+    with pytest.raises(ConfigError, match=r"shapes \(2, 4, 6\), \(2, 3, 6\); expected layers of equal shape"):
+        ScalarMix(2)([torch.zeros(2, 4, 6), torch.zeros(2, 3, 6)])
+    with pytest.raises(ConfigError, match="3 layers and got 0"):
+        ScalarMix(3)([])
+
+
 def test_wrong_counts_are_refused() -> None:
+    with pytest.raises(ConfigError, match="3 layers and got 2"):
+        ScalarMix(3)([torch.zeros(1, 1, 4)] * 2)
     with pytest.raises(ConfigError, match="3 layers and got 2"):
         ScalarMix(3)(torch.zeros(2, 1, 1, 4))
     with pytest.raises(ConfigError, match="2 fixed weights"):
