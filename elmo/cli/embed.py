@@ -28,7 +28,7 @@ def run(
         typer.Argument(
             metavar="IN",
             help='Input with one sentence, or with --paragraphs one paragraph, per line (.gz .bz2 .xz .zst too); "-" '
-            "is stdin. If OUT is a folder: a quoted glob, a folder or a file, of text, JSON lines or Parquet.",
+            "is stdin. If OUT is a folder: a quoted glob, a folder or a file, of text, JSON lines, CSV or Parquet.",
         ),
     ],
     target: Annotated[
@@ -101,7 +101,7 @@ def run(
     ] = 16384,
     column: Annotated[
         str | None,
-        typer.Option(help="OUT is a folder: column of Parquet or key of JSON lines that has the text. Default: text."),
+        typer.Option(help="OUT is a folder: column of Parquet, CSV or TSV, or key of JSON lines, with the text. Default: text."),
     ] = None,
     missing: Annotated[
         str | None,

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import csv
 import gzip
+import io
 import json
 import os
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -178,6 +181,12 @@ def test_tokens_and_missing_rows_of_json_lines(tmp_path):
         ("in.jsonl", '{"text": 3}\n', r"in.jsonl:1: 'text' is '3'; expected a string"),
         ("in.jsonl", '{"text": "a"}\n\n', r"in.jsonl:2: not valid JSON"),
         ("in.parquet", "x", "not a Parquet file"),
+        ("in.csv", "", r"in.csv is empty; expected a row with the names"),
+        ("in.csv", "id,body\n1,a\n", r"in.csv:1 has no column 'text'; it has 'id', 'body'"),
+        ("in.tsv", "text\ttext\na\tb\n", r"in.tsv:1 has 2 columns 'text'"),
+        ("in.csv", 'id,text\n1,"a\nb"\n2,c,d\n', r"in.csv:4: the row has 3 fields; expected 2"),
+        ("in.csv", 'id,text\n1,a\n2,"b\n3,c\n', r"in.csv:3: the row cannot be read \(unexpected end"),
+        ("in.csv", 'id,text\n1,a\n2,"b"c\n', r"in.csv:3: the row cannot be read"),
         ("in.txt", "a\nb\udcff\n", r"in.txt:2: byte 3 \(0xff\) is not UTF-8"),
     ],
 )
@@ -185,6 +194,63 @@ def test_rows_that_cannot_be_read_are_errors_that_name_the_place(name, text, mes
     (tmp_path / name).write_bytes(text.encode("utf-8", "surrogateescape"))
     with pytest.raises(DataError, match=message):
         embed_files(str(tmp_path / name), tmp_path / "out", SETTINGS, POOLED, READ)
+
+
+CSV_ROWS = [("1", "The bank, and the bank ."), ("2", 'She said " no " .'), ("3", "two\nlines"), ("4", ""), ("5", "é")]
+
+
+@pytest.mark.parametrize("name", ["in.csv", "in.tsv", "in.csv.gz", "IN.CSV"])
+@pytest.mark.parametrize("shard_rows", [1, 2, 10])
+def test_the_texts_of_csv_are_the_fields_of_the_column(name, shard_rows, tmp_path):
+    out = io.StringIO(newline="")
+    csv.writer(out, dialect="excel-tab" if "tsv" in name else "excel").writerows([("id", "text"), *CSV_ROWS])
+    content = b"\xef\xbb\xbf" + (out.getvalue() + "\r\n").encode()
+    path = tmp_path / name
+    path.write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
+    read = ReadOptions(shard_rows=shard_rows)
+    source = index_file(str(path), read)
+    assert source.rows == 5
+    reader = RowReader(source, read, tokenizer("whitespace"))
+    for first in range(0, 5, shard_rows):
+        assert [text for text, _ in reader.rows(first)] == [text for _, text in CSV_ROWS[first:]]
+
+
+def test_a_run_over_csv_that_was_stopped_is_continued_with_the_same_bytes(tmp_path):
+    path = tmp_path / "in.csv"
+    path.write_text("text\n" + "".join(f'"{line}\nagain"\n' for line in LINES))
+    embed_files(str(path), tmp_path / "complete", SETTINGS, POOLED, READ)
+    with pytest.raises(_Stop):
+        embed_files(str(path), tmp_path / "out", SETTINGS, POOLED, READ, runner=_StoppingRunner(2))
+    assert embed_files(str(path), tmp_path / "out", SETTINGS, POOLED, READ).shards_kept == 2
+    assert shards(tmp_path / "out") == shards(tmp_path / "complete")
+
+
+def test_memory_of_reading_csv_does_not_grow_with_the_file(tmp_path):
+    path = tmp_path / "in.csv"
+    path.write_text("id,text\n" + "1,The bank of the river\n" * 400_000)  # 10 MB
+    tracemalloc.start()
+    source = index_file(str(path), READ)
+    assert source.rows == 400_000
+    assert tracemalloc.get_traced_memory()[1] < 9e6  # blocks of 1 MiB and their lines
+    tracemalloc.stop()
+
+
+def test_the_command_embeds_a_column_of_csv(tmp_path, capsys):
+    (tmp_path / "t.csv").write_text('id,body\n1,"The bank ."\n')
+    model = ["--model", SETTINGS.model, "--weights", SETTINGS.weights, "--tokenizer", "whitespace", "--device", "cpu"]
+    done = run_in_process(
+        capsys, "embed", f"{tmp_path}/t.csv", f"{tmp_path}/out/", *model, "--layers", "top", "--column", "body"
+    )
+    assert done.returncode == 0, done.stderr
+    assert pq.read_table(tmp_path / "out")["tokens"].to_pylist() == [["The", "bank", "."]]
+
+
+@pytest.mark.parametrize("name", ["t.csv", "t.tsv.gz", "t.jsonl", "t.parquet"])
+def test_one_output_file_refuses_tables_whose_markup_would_be_embedded_as_words(name, tmp_path, capsys):
+    (tmp_path / name).write_text('{"text": "The bank ."}\n')
+    done = run_in_process(capsys, "embed", f"{tmp_path}/{name}", f"{tmp_path}/o.npz")
+    assert done.returncode == 2
+    assert f"elmo embed {tmp_path}/{name} OUT/" in done.stderr
 
 
 def test_a_file_that_changes_while_it_is_read_is_an_error(corpus, tmp_path):

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from elmo.embed.dump.options import FORMATS, DumpOptions
+from elmo.embed.shards.source_file import INPUT_KINDS, kind_of
 from elmo.errors import ConfigError, DataError, OutputError
 from elmo.files import COMPRESSED, require_extra
 
@@ -50,6 +51,11 @@ class Target:
 def check_target(source: str | Path, target: str | Path, options: DumpOptions) -> Target:
     """The target, after checks of its name, the options, its folder, and whether it exists already."""
     checked = Target(path=Path(os.path.realpath(target)), format=format_of(target, options.format))
+    if (kind := kind_of(str(source))) != "text":
+        raise ConfigError(
+            f"{source} is {INPUT_KINDS[kind]}; an output that is one file needs lines of text.",
+            f'End OUT in "/" (elmo embed {source} OUT/): a folder output reads its column "text", or --column.',
+        )
     if str(source) == "-" and sys.stdin is None:
         raise DataError("Standard input is closed.", "Name an input file.")
     if str(target) == STDOUT:

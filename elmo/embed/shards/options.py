@@ -16,9 +16,9 @@ from elmo.text.encodings import UTF8, check_encoding
 class ReadOptions:
     """How rows are read and how many of them are one shard."""
 
-    column: str = "text"  # of Parquet files, or key of JSON lines: strings or lists of tokens
+    column: str = "text"  # of CSV and Parquet files, or key of JSON lines: strings or, not in CSV, lists of tokens
     missing: str = "error"  # null in that column: error, or empty (a sentence without tokens)
-    encoding: str = UTF8  # of text and JSON lines
+    encoding: str = UTF8  # of text, CSV and JSON lines
     errors: Literal["strict", "replace"] = "strict"  # bytes that are invalid in the encoding: an error, or U+FFFD
     shard_rows: int = 10_000  # rows per shard, at most; a killed worker loses at most one shard
 

@@ -30,7 +30,7 @@ MAX_BYTES = 1 << 30
 Plan = dict[str, Any]
 _SOURCE = {
     "path": str,
-    "kind": OneOf("text", "jsonl", "parquet"),
+    "kind": OneOf("text", "jsonl", "csv", "tsv", "parquet"),
     "bytes": COUNT,
     "sha256": str,
     "rows": COUNT,

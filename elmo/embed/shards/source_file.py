@@ -1,4 +1,4 @@
-"""Input files of a sharded embedding: text, JSON lines and Parquet; how many rows they have, and their rows in order.
+"""Input files of a sharded embedding: text, JSON lines, CSV and Parquet; how many rows they have, and their rows in order.
 
 Needs no torch.
 """
@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from elmo.embed.shards.csv_rows import DELIMITERS, csv_items
 from elmo.embed.shards.options import ReadOptions
 from elmo.errors import ConfigError, DataError
 from elmo.files import COMPRESSED, open_bytes, parse_json, require_extra, sha256_file
@@ -24,7 +25,15 @@ from elmo.text.lines import read_lines
 from elmo.text.surrogates import SurrogateReplacer
 from elmo.text.tokenize import Tokenizer
 
-_SUFFIXES = {".parquet": "parquet", ".pq": "parquet", ".jsonl": "jsonl", ".ndjson": "jsonl"}  # others are text
+_SUFFIXES = {
+    ".parquet": "parquet",
+    ".pq": "parquet",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".csv": "csv",
+    ".tsv": "tsv",
+}  # others are text
+INPUT_KINDS = {"jsonl": "JSON lines", "csv": "CSV", "tsv": "TSV", "parquet": "Parquet"}  # as messages name them
 _BLOCK_BYTES = 1 << 20
 
 
@@ -33,7 +42,7 @@ class SourceFile:
     """One input file, its identity and its size."""
 
     path: str
-    kind: str  # text, jsonl, parquet
+    kind: str  # text, jsonl, csv, tsv, parquet
     bytes: int
     sha256: str
     rows: int
@@ -66,7 +75,7 @@ def find_files(pattern: str) -> list[str]:
 
 
 def kind_of(path: str) -> str:
-    """text, jsonl or parquet, by the suffix of a name."""
+    """text, jsonl, csv, tsv or parquet, by the suffix of a name."""
     suffixes = Path(path).suffixes
     inner = suffixes[:-1] if suffixes and suffixes[-1] in COMPRESSED else suffixes
     return _SUFFIXES.get(inner[-1].lower() if inner else "", "text")
@@ -79,6 +88,9 @@ def index_file(path: str, options: ReadOptions) -> SourceFile:
     size = os.stat(path).st_size
     if kind == "parquet":
         rows = _parquet_file(path, options.column).metadata.num_rows
+        return SourceFile(path=path, kind=kind, bytes=size, sha256=sha256_file(path), rows=rows, offsets=None)
+    if kind in DELIMITERS:
+        rows = sum(1 for _ in csv_items(path, kind, options))
         return SourceFile(path=path, kind=kind, bytes=size, sha256=sha256_file(path), rows=rows, offsets=None)
     if Path(path).suffix in COMPRESSED or not has_newline_bytes(options.encoding):
         rows = sum(1 for _ in read_lines(path, encoding=options.encoding, errors=options.errors))
@@ -124,7 +136,12 @@ class RowReader:
 
     def rows(self, first_row: int) -> Iterator[tuple[str, list[str]]]:
         """The rows from `first_row` on, which is the first row of a shard."""
-        for number, item in enumerate(self._items(first_row), first_row + 1):
+        source = self.source
+        if source.kind in DELIMITERS:
+            numbered: Iterator[tuple[int, Any]] = csv_items(source.path, source.kind, self.options, first_row)
+        else:
+            numbered = enumerate(self._items(first_row), first_row + 1)
+        for number, item in numbered:
             yield self._sentence(item, number)
 
     def _items(self, first_row: int) -> Iterator[Any]:
