@@ -160,11 +160,11 @@ def predict(
     encoding: Encoding = "utf-8",
     elmo: MovedModel = None,
     device: Device = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per example, one per line.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per example; with --file, line is its line from 0.")] = False,
 ) -> None:
     """Print predictions for raw text or a file of examples."""
     from elmo.tasks.predict import predict as predict_run
-    from elmo.tasks.raw_text import read_raw
+    from elmo.tasks.raw_text import read_raw, read_raw_lines
     from elmo.tasks.run import open_run
     from elmo.text.lines import read_lines
     from elmo.text.tokenizer_function import choose_tokenizer
@@ -173,18 +173,22 @@ def predict(
         raise ConfigError("Expected exactly one source of text.", "Give one of: text, --file FILE, --examples FILE.")
     trained_run = open_run(find_run_folder(name), device=device, elmo_model=elmo)
     task = trained_run.task
+    line_numbers: list[int] = []  # of each example of a file of raw text
     if examples is not None:
         inputs = task.read(examples)
     else:
-        file_lines = () if file is None else read_lines(file, encoding=encoding)
-        lines = [texts or []] if file is None else [line.split("\t") for line in file_lines if line.strip()]
         own = trained_run.embedder.tokenizer_name if trained_run.embedder else "default"
-        chosen = choose_tokenizer(None if own == "default" else own, tokenizer)
-        inputs = read_raw(task, lines, str(chosen or "default"))
+        chosen = str(choose_tokenizer(None if own == "default" else own, tokenizer) or "default")
+        if file is None:
+            inputs = read_raw(task, [texts or []], chosen)
+        else:
+            numbered = read_raw_lines(task, read_lines(file, encoding=encoding), file, chosen)
+            line_numbers, inputs = [number for number, _ in numbered], [example for _, example in numbered]
     colors = LabelColors()
-    for example, prediction in zip(inputs, predict_run(trained_run, inputs), strict=True):
+    for index, (example, prediction) in enumerate(zip(inputs, predict_run(trained_run, inputs), strict=True)):
         if as_json:
-            print(json.dumps(task.as_json(example, prediction), ensure_ascii=False))
+            line = {"line": line_numbers[index]} if line_numbers else {}
+            print(json.dumps({**line, **task.as_json(example, prediction)}, ensure_ascii=False))
         else:
             print(" ".join(colors.mark(piece.text, piece.label) for piece in task.render(example, prediction)))
 

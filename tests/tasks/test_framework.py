@@ -19,7 +19,7 @@ from elmo.tasks.batches import plan_epoch, split_into_batches
 from elmo.tasks.config import make_config
 from elmo.tasks.elmo_input import make_inputs
 from elmo.tasks.layer_cache import LayerSource
-from elmo.tasks.raw_text import read_raw
+from elmo.tasks.raw_text import read_raw, read_raw_lines
 from elmo.tasks.run import new_run
 from elmo.tasks.task import TASKS, load_task
 from elmo.tasks.token_batch import BatchMaker, TokenBatch, to_device
@@ -356,8 +356,27 @@ def test_epochs_differ_and_batches_have_similar_sizes():
 def test_raw_text_is_split_into_sentences_and_tokens():
     examples = read_raw(load_task("ner"), [["Ada left. It rained."], ["One more."]])
     assert [e.tokens for e in examples] == [("Ada", "left", "."), ("It", "rained", "."), ("One", "more", ".")]
-    with pytest.raises(DataError, match="Text 2"):
+    with pytest.raises(DataError, match="Text 2: the text is empty"):
         read_raw(load_task("ner"), [["fine"], [" "]])
+
+
+def test_examples_of_a_file_have_the_numbers_of_their_lines():
+    lines = ["Ada left. It rained.", " ", "One more."]
+    examples = read_raw_lines(load_task("ner"), lines, "in.txt")
+    assert [(number, e.tokens[0]) for number, e in examples] == [(0, "Ada"), (0, "It"), (2, "One")]
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("only one", "in.txt:3 has 1 field; expected 2: premise and hypothesis."),
+        ("one\t ", "in.txt:3: the hypothesis is empty; expected at least one word."),
+    ],
+)
+def test_a_line_that_is_no_example_is_named_as_in_the_file(line, message):
+    with pytest.raises(DataError) as caught:
+        read_raw_lines(load_task("snli"), ["", "a man\tsleeps", line], "in.txt")
+    assert caught.value.message == message
 
 
 def test_a_share_of_the_data_has_all_labels_and_depends_on_the_seed(tmp_path):
