@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import glob
+import logging
 import os
 import sys
 from collections.abc import Iterable
@@ -12,6 +13,8 @@ from typing import Annotated, Any
 import typer
 
 from elmo.errors import ConfigError, printable
+
+log = logging.getLogger(__name__)
 
 TASK_NAMES = "squad, snli, srl, coref, ner, sst"
 
@@ -28,9 +31,21 @@ Assignments = Annotated[
 ]
 Device = Annotated[str | None, typer.Option(help="Device: auto, cpu, cuda.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
+
+
+def known_tokenizer(name: str | None) -> str | None:
+    """The name of a tokenizer, if there is one of this name: checked before a model is loaded or warned about."""
+    from elmo.text.tokenize import tokenizer
+
+    if name is not None and name != "none":
+        tokenizer(name)
+    return name
+
+
 Tokenizer = Annotated[
     str | None,
     typer.Option(
+        callback=known_tokenizer,
         help="Tokenizer: default (English), unicode (any language), spacy:LANG, moses:LANG, or whitespace if the text "
         "is already tokenised. Default: that of the model."
     ),
@@ -39,6 +54,7 @@ ReadingTokenizer = Annotated[
     str | None,
     typer.Option(
         "--tokenizer",
+        callback=known_tokenizer,
         help="Tokenizer for raw text with one paragraph per line: default (English), unicode (any language), "
         "spacy:LANG, moses:LANG, whitespace; none: the text has one tokenised sentence per line. Default: that of the "
         "model, or else none.",
@@ -166,6 +182,13 @@ def report_folders(files: Iterable[str]) -> None:
 
     for line in describe_folders(files):
         print_status(line)
+
+
+def warn_of_file_names(texts: Iterable[str]) -> None:
+    """A warning for each text that is the name of a file, which --file would read."""
+    for text in texts:
+        if os.path.isfile(text):
+            log.warning("%s is a file, and its name is read as the text; --file reads the file.", text)
 
 
 def stated_encoding(encoding: str) -> str | None:

@@ -9,7 +9,7 @@ from elmo.devices import choose_device
 from elmo.embed.embedder import Embedder
 from elmo.errors import WeightsError
 from elmo.text.indexer import ByteIndexer, Indexer, LexiconIndexer, WordIndexer
-from elmo.text.tokenizer_function import TokenizerFunction, choose_tokenizer
+from elmo.text.tokenizer_function import TokenizerFunction, choose_tokenizer, make_tokenizer
 from elmo.text.vocab import Vocabulary
 from elmo.weights.catalogue import PUBLISHED_MODELS
 from elmo.weights.fetch import fetch_model
@@ -42,6 +42,8 @@ def load(
     """
     if not isinstance(model, (str, os.PathLike)):
         raise TypeError(f"model is a {type(model).__name__}; expected the name or the path of a model.")
+    if isinstance(tokenizer, str):
+        make_tokenizer(tokenizer)  # an unknown name is an error before the model is read and compared with it
     is_path = weights is not None or isinstance(model, Path) or os.path.exists(model)  # a path precedes a name
     if download and not is_path and (is_hub_name(model) or resolve_alias(str(model)) in PUBLISHED_MODELS):
         fetch_model(str(model))

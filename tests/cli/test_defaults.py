@@ -16,7 +16,7 @@ from models_with_head import tiny_with_head
 import elmo
 from elmo.compat.allennlp import Elmo, ElmoEmbedder, batch_to_ids
 from elmo.compat.simple_elmo import ElmoModel
-from elmo.errors import WeightsError
+from elmo.errors import ConfigError, WeightsError
 from elmo.weights.store import save_store
 
 LINE = "Don't stop, it's the bank of the river.\n"  # 12 tokens by default, 8 by whitespace
@@ -102,3 +102,21 @@ def test_drop_in_classes_take_the_name_of_a_model() -> None:
     simple = ElmoModel()
     simple.load("tiny-random")
     assert simple.get_elmo_vectors([tokens]).shape == (1, 3, expected.shape[-1])
+
+
+@pytest.mark.parametrize("words", [["score", "a b"], ["perplexity", "MODEL", "text.txt"], ["embed", "text.txt", "-"]])
+def test_a_misspelled_tokenizer_is_an_error_without_a_warning(
+    model: Path, words: list[str], capsys: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    words = [str(model) if word == "MODEL" else word for word in words]
+    named = [] if str(model) in words else ["--model", str(model)]
+    done = run_in_process(capsys, *words, *named, "--tokenizer", "whitspace")
+    assert done.returncode == 2
+    assert "Did you mean 'whitespace'" in done.stderr
+    assert not caplog.records
+
+
+def test_load_checks_the_name_of_the_tokenizer_before_it_warns(model: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with pytest.raises(ConfigError, match="There is no tokenizer 'defalt'"):
+        elmo.load(model, tokenizer="defalt")
+    assert not caplog.records
