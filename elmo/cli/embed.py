@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from elmo.cli.options import Encoding, Tokenizer, print_status
+from elmo.cli.options import Encoding, InvalidBytes, Tokenizer, check_invalid_bytes, print_status
 from elmo.errors import ConfigError
 from elmo.files import require_extra
 
@@ -72,9 +72,7 @@ def run(
     ] = "reset",
     device: Annotated[str | None, typer.Option(help="Device: auto, cpu, cuda, cuda:1, mps. Default: auto.")] = None,
     encoding: Encoding = "utf-8",
-    errors: Annotated[
-        str, typer.Option(help="Handling of bytes that are invalid in the encoding: strict (stop) or replace.")
-    ] = "strict",
+    errors: InvalidBytes = "strict",
     paragraphs: Annotated[
         bool,
         typer.Option(
@@ -101,7 +99,9 @@ def run(
     ] = 16384,
     column: Annotated[
         str | None,
-        typer.Option(help="OUT is a folder: column of Parquet, CSV or TSV, or key of JSON lines, with the text. Default: text."),
+        typer.Option(
+            help="OUT is a folder: column of Parquet, CSV or TSV, or key of JSON lines, with the text. Default: text."
+        ),
     ] = None,
     missing: Annotated[
         str | None,
@@ -149,15 +149,13 @@ def run(
 
     old_layers = [name for name, is_set in (("all", old_all), ("top", old_top), ("average", old_average)) if is_set]
     old_device = None if cuda_device is None else "cpu" if cuda_device < 0 else f"cuda:{cuda_device}"
-    if errors not in ("strict", "replace"):
-        raise ConfigError(f"--errors is {errors!r}; expected strict or replace.")
     options = DumpOptions(
         layers=_single_value("--layers, --all, --top, --average", layers, *old_layers) or None,
         dtype=dtype,
         pool=pool,
         format=format_name,
         encoding=encoding,
-        errors="replace" if errors == "replace" else "strict",
+        errors=check_invalid_bytes(errors),
         paragraphs=paragraphs,
         use_sentence_keys=use_sentence_keys,
         forget_sentences=forget_sentences,

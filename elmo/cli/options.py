@@ -8,7 +8,7 @@ import os
 import sys
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -47,7 +47,7 @@ Tokenizer = Annotated[
     typer.Option(
         callback=known_tokenizer,
         help="Tokenizer: default (English), unicode (any language), spacy:LANG, moses:LANG, or whitespace if the text "
-        "is already tokenised. Default: that of the model."
+        "is already tokenised. Default: that of the model.",
     ),
 ]
 ReadingTokenizer = Annotated[
@@ -61,6 +61,10 @@ ReadingTokenizer = Annotated[
     ),
 ]
 Encoding = Annotated[str, typer.Option(help="Encoding of the text, for example latin-1, cp1252 or utf-16.")]
+InvalidBytes = Annotated[
+    str,
+    typer.Option("--errors", help="Handling of bytes that are invalid in the encoding: strict (stop) or replace."),
+]
 OptionalEncoding = Annotated[
     str | None, typer.Option("--encoding", help="Encoding of the text, for example latin-1 or utf-16. Default: utf-8.")
 ]
@@ -189,6 +193,13 @@ def warn_of_file_names(texts: Iterable[str]) -> None:
     for text in texts:
         if os.path.isfile(text):
             log.warning("%s is a file, and its name is read as the text; --file reads the file.", text)
+
+
+def check_invalid_bytes(errors: str) -> Literal["strict", "replace"]:
+    """The value of --errors."""
+    if errors not in ("strict", "replace"):
+        raise ConfigError(f"--errors is {errors!r}; expected strict or replace.")
+    return "replace" if errors == "replace" else "strict"
 
 
 def stated_encoding(encoding: str) -> str | None:

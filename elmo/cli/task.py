@@ -24,6 +24,7 @@ from elmo.cli.options import (
     drop_unset,
     optional_str,
     print_status,
+    warn_of_file_names,
 )
 from elmo.cli.task_sets import curve, sweep
 from elmo.errors import ConfigError, DataError
@@ -160,7 +161,9 @@ def predict(
     encoding: Encoding = "utf-8",
     elmo: MovedModel = None,
     device: Device = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per example; with --file, line is its line from 0.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON object per example; with --file, line is its line from 0.")
+    ] = False,
 ) -> None:
     """Print predictions for raw text or a file of examples."""
     from elmo.tasks.predict import predict as predict_run
@@ -171,6 +174,7 @@ def predict(
 
     if (texts is not None) + (file is not None) + (examples is not None) != 1:
         raise ConfigError("Expected exactly one source of text.", "Give one of: text, --file FILE, --examples FILE.")
+    warn_of_file_names(texts or [])
     trained_run = open_run(find_run_folder(name), device=device, elmo_model=elmo)
     task = trained_run.task
     line_numbers: list[int] = []  # of each example of a file of raw text

@@ -19,7 +19,7 @@ from elmo.embed.dump.assemble import MergeSummary, assemble, finish_result
 from elmo.embed.dump.blocks import Block, cut_blocks
 from elmo.embed.dump.embed_block import count_cut_tokens, embed_block
 from elmo.embed.dump.estimate import Estimate, check_free_space, estimate, free_bytes
-from elmo.embed.dump.input_text import read_input
+from elmo.embed.dump.input_text import long_line_warning, read_input
 from elmo.embed.dump.options import DumpOptions
 from elmo.embed.dump.part_file import Layout, PartFile, write_part_file
 from elmo.embed.dump.part_folder import PartFolder
@@ -36,6 +36,7 @@ from elmo.text.inputs import decomposed_warning, tokenization_warning
 
 log = logging.getLogger(__name__)
 Say = Callable[[str], None]
+_LONG_ADVICE = "If lines are paragraphs, --paragraphs (in Python paragraphs=True) splits them into sentences."
 
 
 @dataclass(kw_only=True)
@@ -206,7 +207,12 @@ class _Job:
             max_tokens=options.block_tokens,
             multiple=options.batch_size if embedder.state == "carry" else 1,
         )
+        checks_length = not options.paragraphs
         for block in blocks:
+            long_line = long_line_warning(block.sentences, block.first_line, _LONG_ADVICE) if checks_length else None
+            if long_line is not None:
+                log.warning("%s: %s", self.source, long_line)
+                checks_length = False  # one warning per run
             doubt = tokenization_warning(block.sentences) if block.number == 0 else None
             if doubt and embedder.tokenizer_name == "whitespace":
                 log.warning("%s: %s", self.source, doubt)
