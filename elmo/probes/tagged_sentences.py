@@ -10,8 +10,10 @@ from pathlib import Path
 
 from elmo.errors import ConfigError, DataError
 from elmo.text.columns import read_blocks
+from elmo.text.entity_columns import read_entities
 
-COLUMNS = {"upos": 3, "xpos": 4, "iob": 2}  # from 0; the word itself is in column 1
+TREEBANK_COLUMNS = {"upos": 3, "xpos": 4}  # from 0; the word itself is in column 1
+COLUMNS = (*TREEBANK_COLUMNS, "iob")
 SPLITS = ("train", "dev", "test")
 
 
@@ -24,14 +26,17 @@ class TaggedSentence:
 
 
 def read_tagged(path: str | Path, column: str, *, limit: int | None = None) -> list[TaggedSentence]:
-    """Reads the sentences of a tab-separated file whose first column numbers the words.
+    """Reads the sentences of a CoNLL-U file, or for the column iob those of a file that `elmo task train ner` reads.
 
-    Skips the lines of multiword tokens (1-2) and of empty nodes (1.1), as CoNLL-U's basic representation does. Skips
-    sentences in which the column is not annotated ("_"). `limit` is the maximum number of sentences read.
+    Of CoNLL-U, skips the lines of multiword tokens (1-2) and of empty nodes (1.1), as its basic representation does,
+    and sentences in which the column is not annotated ("_"). `limit` is the maximum number of sentences read.
     """
     if column not in COLUMNS:
         raise ConfigError(f"column is {column!r}; expected one of {', '.join(COLUMNS)}.")
-    sentences = list(islice(_sentences(path, COLUMNS[column]), limit))
+    if column == "iob":
+        entities = islice(read_entities(path), limit)
+        return [TaggedSentence(list(words), list(tags)) for words, tags in entities]
+    sentences = list(islice(_sentences(path, TREEBANK_COLUMNS[column]), limit))
     annotated = [sentence for sentence in sentences if "_" not in sentence.tags]
     if not annotated:
         problem = f"its {len(sentences)} sentences have no {column} tags" if sentences else "it has no sentences"

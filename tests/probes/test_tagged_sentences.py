@@ -6,6 +6,7 @@ import pytest
 
 from elmo.errors import ConfigError, DataError
 from elmo.probes.tagged_sentences import TaggedSentence, find_splits, read_tagged
+from elmo.tasks.ner.data import read_examples
 
 TREEBANK = """# sent_id = 1
 # text = Don't go
@@ -42,6 +43,14 @@ def test_entities_are_the_third_column_and_a_last_blank_line_is_not_needed(tmp_p
         TaggedSentence(["Al", "Zaman"], ["B-ORG", "I-ORG"]),
         TaggedSentence([":"], ["O"]),
     ]
+
+
+@pytest.mark.parametrize("text", ["Al\tB-ORG\nZaman\tI-ORG\n\n:\tO\n", "Al NNP I-ORG\nZaman NNP I-ORG\n\n: : O\n"])
+def test_entities_are_read_from_the_files_of_the_task_ner(text, tmp_path):
+    path = write(tmp_path / "a.iob2", text)
+    expected = [TaggedSentence(["Al", "Zaman"], ["B-ORG", "I-ORG"]), TaggedSentence([":"], ["O"])]
+    assert read_tagged(path, "iob") == expected
+    assert [TaggedSentence(list(e.tokens), list(e.tags)) for e in read_examples(path)] == expected
 
 
 def test_a_comment_may_hold_a_tab(tmp_path):

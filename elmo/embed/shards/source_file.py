@@ -1,4 +1,4 @@
-"""Input files of a sharded embedding: text, JSON lines, CSV and Parquet; how many rows they have, and their rows in order.
+"""Input files of a sharded embedding: text, JSON lines, CSV and Parquet; the number of rows and the rows in order.
 
 Needs no torch.
 """
