@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import glob
+import hashlib
+import unicodedata
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -9,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from elmo.cli.command_line import command_line
-from elmo.cli.options import Encoding, Tokenizer, stated_encoding
+from elmo.cli.options import Encoding, Tokenizer, report_folders, stated_encoding
 from elmo.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -22,7 +25,13 @@ EXAMPLE = 'elmo similar "He sat on the bank of the river ." bank corpus.txt --sa
 def run(
     sentence: Annotated[str, typer.Argument(help="A sentence that contains the word.")],
     word: Annotated[str, typer.Argument(help="The word, or its number in the sentence (from 0).")],
-    corpus: Annotated[Path, typer.Argument(help="Text with one sentence per line; compressed by suffix, - for stdin.")],
+    corpus: Annotated[
+        Path,
+        typer.Argument(
+            help="Text with one sentence per line: a file (.gz .bz2 .xz .zst too), a folder of .txt files, a quoted "
+            "glob, or - for stdin."
+        ),
+    ],
     beside: Annotated[
         list[str] | None, typer.Option(help="Another sentence with the word, searched for too; may be repeated.")
     ] = None,
@@ -60,9 +69,11 @@ def run(
     from elmo.embed.neighbors import static_neighbors, word_queries
     from elmo.probes.vector_source import read_static_vectors
     from elmo.records import format_record, make_record
+    from elmo.text.lines import read_lines
 
     if index is not None and index.exists() and not index.is_dir():
         raise ConfigError(f"--index {index} is a file.", "Give a folder; it is made if it does not exist.")
+    files = _corpus_files(corpus)
     embedder = elmo.load(model, tokenizer=tokenizer, state=state, device=device)
     chosen = _word_or_position(embedder, sentence, word)
     query_word = word_queries(embedder, [sentence, *(beside or [])], chosen)[0].word
@@ -74,8 +85,9 @@ def run(
             raise DataError(f"{vectors} has no vector of {query_word!r}.", "Give another word or other vectors.")
         nearest_words = static_neighbors(query_word, static.words, static.matrix, static.matrix[row], k=k)
         without_context.append({"vectors": static.identity(), "words": [vars(n) for n in nearest_words]})
+    lines = (line for path in files for line in read_lines(path, encoding=encoding))
     result = embedder.similar(
-        sentence, chosen, corpus, beside=beside or [], k=k, layers=layers, same_word=same_word, split=paragraphs,
+        sentence, chosen, lines, beside=beside or [], k=k, layers=layers, same_word=same_word, split=paragraphs,
         encoding=encoding, index=index, show_progress_bar=True,
     )  # fmt: skip
     queries = result.queries
@@ -97,7 +109,7 @@ def run(
         }
         values = {
             "settings": {**settings, "paragraphs": paragraphs},
-            **_record_values(embedder, result, corpus),
+            **_record_values(embedder, result, corpus, files),
             "without_context": without_context,
         }
         print(format_record(make_record("neighbours", values, command=command)))
@@ -124,19 +136,45 @@ def mark_word(tokens: Sequence[str], position: int, width: int = 10) -> str:
 
 def _word_or_position(embedder: Embedder, sentence: str, word: str) -> str | int:
     """The word, or its position if it is a number that is not itself a word of the sentence."""
-    is_word = word in [token.text for token in embedder.tokenize(sentence)]
-    return word if is_word or not word.isdecimal() else int(word)
+    tokens = [token.text for token in embedder.tokenize(sentence)]
+    if word in tokens or word.isdecimal():
+        return word if word in tokens else int(word)
+    near = next((token for token in tokens if _same_letters(token) == _same_letters(word)), None)
+    if near is not None:
+        is_case = unicodedata.normalize("NFC", near) != unicodedata.normalize("NFC", word)
+        raise DataError(
+            f"{word!r} is not among the sentence's tokens: {' '.join(tokens)}",
+            f"The sentence has {near!r}, which differs in {'case' if is_case else 'its Unicode form (NFC, NFD)'}.",
+        )
+    return word
 
 
-def _record_values(embedder: Embedder, result: SearchResult, corpus: Path) -> dict[str, Any]:
+def _same_letters(word: str) -> str:
+    return unicodedata.normalize("NFC", word).casefold()
+
+
+def _corpus_files(corpus: Path) -> list[str]:
+    """The files of the corpus: those of a folder or a glob, or the one that is named."""
+    from elmo.pretrain.data.sources import find_sources
+
+    if not corpus.is_dir() and (corpus.exists() or not glob.has_magic(str(corpus))):
+        return [str(corpus)]
+    report_folders([str(corpus)])
+    return [source.path for source in find_sources([corpus])]
+
+
+def _record_values(embedder: Embedder, result: SearchResult, corpus: Path, files: Sequence[str]) -> dict[str, Any]:
     from elmo.embed.model_checksum import model_checksum
     from elmo.files import sha256_file
 
+    checksums = [] if str(corpus) == "-" else [sha256_file(path) for path in files]
+    if len(checksums) > 1:  # one checksum of those of the files, in order
+        checksums = [hashlib.sha256("\n".join(checksums).encode()).hexdigest()]
     return {
         "vectors": {"name": embedder.name, "trained": embedder.trained, "sha256": model_checksum(embedder)},
         "corpus": {
             "file": corpus.name,
-            "sha256": None if str(corpus) == "-" else sha256_file(corpus),
+            "sha256": checksums[0] if checksums else None,
             "sentences": result.num_sentences,
             "words": result.num_words,
         },
