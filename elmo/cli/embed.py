@@ -206,6 +206,7 @@ def run(
         return
     from elmo.embed.load import load
 
+    _check_compute_dtype(compute_dtype)
     embedder = load(model_name, weights_name, device=device_name, dtype=compute_dtype, tokenizer=tokenizer, state=state)
     summary = dump(embedder, source, target, options, say=print_status)
     _print_summary(summary, shard, as_json)
@@ -230,6 +231,7 @@ def _embed_folder(
     find_files(source)
     if cluster is not None:
         require_extra("ray", "ray")
+    _check_compute_dtype(model.dtype)
 
     from elmo.embed.shards.job import OneProcess, Runner, embed_files
 
@@ -248,6 +250,13 @@ def _embed_folder(
         f"run), {summary.lines:,} lines, {summary.tokens:,} tokens, {summary.bytes / 1e6:,.1f} MB, "
         f"{summary.seconds:.1f} s, {summary.tokens_per_second:,.0f} tokens/s"
     )
+
+
+def _check_compute_dtype(name: str) -> None:
+    from elmo.embed.run.executor import DTYPES
+
+    if name not in DTYPES:
+        raise ConfigError(f"--compute-dtype is {name!r}; expected one of {', '.join(DTYPES)}.")
 
 
 def _print_summary(summary: DumpSummary, shard: str | None, as_json: bool) -> None:

@@ -262,3 +262,20 @@ def test_a_million_lines_need_constant_memory(tmp_path):
         peaks.append(usage.ru_maxrss)
         assert len(np.load(tmp_path / f"{count}.npz")["vectors"]) == count
     assert peaks[1] < 1.25 * peaks[0], peaks
+
+
+@pytest.mark.parametrize("out", ["out.npz", "out/"])
+@pytest.mark.parametrize(
+    ("arguments", "message", "hint"),
+    [
+        (["--dtype", "int8"], "dtype is 'int8', a number type of the computation", "--compute-dtype int8 computes in"),
+        (["--dtype", "float8"], "dtype is 'float8'; expected float32, float16.", ""),
+        (["--compute-dtype", "float8"], "--compute-dtype is 'float8'; expected one of float32,", ""),
+    ],
+)
+def test_a_wrong_number_type_is_named_by_its_option(out, arguments, message, hint, tmp_path, capsys):
+    (tmp_path / "in.txt").write_text("The bank .\n")
+    done = run_in_process(capsys, "embed", f"{tmp_path}/in.txt", f"{tmp_path}/{out}", *arguments)
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert hint in done.stderr

@@ -12,6 +12,7 @@ from elmo.text.encodings import UTF8, check_encoding
 
 FORMATS = ("hdf5", "npz", "safetensors", "parquet", "jsonl")
 DTYPES = ("float32", "float16")
+COMPUTE_DTYPES = ("bfloat16", "int8", "float64")  # of the computation only
 POOLINGS = ("mean", "max")
 
 
@@ -40,6 +41,12 @@ class DumpOptions:
     show_progress: bool | None = False  # None: only on a terminal
 
     def __post_init__(self) -> None:
+        if self.dtype in COMPUTE_DTYPES:
+            raise ConfigError(
+                f"dtype is {self.dtype!r}, a number type of the computation; vectors are written as "
+                f"{' or '.join(DTYPES)}.",
+                f"--compute-dtype {self.dtype} computes in it (in Python elmo.load(dtype={self.dtype!r})).",
+            )
         _check_choice("dtype", self.dtype, DTYPES)
         object.__setattr__(self, "encoding", check_encoding(self.encoding))
         _check_choice("errors", self.errors, ("strict", "replace"))
