@@ -163,7 +163,8 @@ def _parse_value(key: str, value: Any, hint: Any) -> Any:
     else:
         parsed = _parse_plain(value, plain)
     if parsed is None or limit is not None and not limit.accepts(parsed):
-        hint_text = _nearest(str(value), limit.choices) if limit is not None and limit.choices else ""
+        near = difflib.get_close_matches(str(value), limit.choices if limit is not None else (), n=1)
+        hint_text = f"Did you mean {near[0]!r}?" if near else ""  # the message has all choices
         expected = _expected(hint)
         if isinstance(value, float) and not math.isfinite(value):
             expected = expected.replace("a number", "a finite number", 1)

@@ -121,6 +121,13 @@ def test_errors_name_the_full_key_the_value_and_what_is_expected(assignment: str
     assert error.value.hint.startswith(hint)
 
 
+def test_choices_are_listed_once() -> None:
+    with pytest.raises(ConfigError) as error:
+        parse_settings(Outer, parse_assignment("train.decay=5"))
+    assert error.value.message.endswith("expected one of none, linear, cosine.")
+    assert error.value.hint == ""
+
+
 def test_configs_made_in_python_are_checked_too() -> None:
     with pytest.raises(ConfigError, match=r"^lr is -1; expected a number above 0\.$"):
         Config(lr=-1)

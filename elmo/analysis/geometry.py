@@ -55,7 +55,7 @@ def layer_geometry(
     if len(words) < 2:
         raise DataError(
             f"{len(words)} words occur {min_count} times in the text; expected 2 or more.",
-            "Give more text or a smaller min_count.",
+            "Give more text. --min-count (in Python min_count) sets a smaller number.",
         )
     if len(words) > max_words:
         words = sorted(random.Random(seed).sample(words, max_words))

@@ -15,6 +15,7 @@ from elmo.weights.model_folders import local_models, models_folder
 TINY = "tiny-random"
 MIRROR_VARIABLE = "ELMO_MIRROR"  # address of a mirror of all published models
 ALIASES = {"5.5B": "original-5.5b", "5.5b": "original-5.5b"}  # the name in other libraries
+_MANY_LANGUAGES = ("multilingual", "multi", "xx")  # what the model `many` is called elsewhere
 _MAX_LISTED = 6
 
 
@@ -50,6 +51,8 @@ def unknown_name(name: str) -> WeightsError:
     local = sorted({"default", TINY, *local_models()})
     names = {known.lower(): known for known in [*PUBLISHED_MODELS, *ALIASES, *local]}
     similar = [names[close] for close in difflib.get_close_matches(name[:200].lower(), names, n=3, cutoff=0.6)]
+    if name.lower() in _MANY_LANGUAGES and "many" in names:
+        similar = ["many"]
     suggestion = f" Did you mean {' or '.join(map(repr, similar))}?" if similar else ""
     return WeightsError(
         f"There is no model {name[:200]!r}, neither as a path nor as a name.{suggestion}",

@@ -63,7 +63,8 @@ def test_the_sample_of_words_is_the_same_for_a_seed():
 
 def test_too_little_text_is_an_error():
     embedder = elmo.load("tiny-random", device="cpu")
-    with pytest.raises(DataError, match="0 words occur 5 times"):
+    with pytest.raises(DataError, match="0 words occur 5 times") as caught:
         layer_geometry(embedder, SENTENCES)
+    assert "--min-count (in Python min_count)" in caught.value.hint
     with pytest.raises(ConfigError, match="min_count"):
         layer_geometry(embedder, SENTENCES, min_count=1)

@@ -296,7 +296,7 @@ def test_outputs_that_cannot_be_written(tmp_path, embedder, source):
     (tmp_path / "o.npz").write_text("precious")
     with pytest.raises(OutputError, match="exists") as caught:
         dump(embedder, source, tmp_path / "o.npz")
-    assert "--overwrite" in caught.value.hint
+    assert "--overwrite (in Python overwrite=True)" in caught.value.hint
     with pytest.raises(OutputError, match="exists"):  # nothing to resume: the file may be of another program
         dump(embedder, source, tmp_path / "o.npz", DumpOptions(resume=True))
     assert (tmp_path / "o.npz").read_text() == "precious"

@@ -139,7 +139,9 @@ def test_error_for_a_language_prefers_a_model_on_this_machine(home):
         assert "`elmo fetch" not in str(error.value)
 
 
-@pytest.mark.parametrize(("name", "meant"), [("orignal", "'original'"), ("ORIGINAL-5.5B", "'original-5.5b'")])
+@pytest.mark.parametrize(
+    ("name", "meant"), [("orignal", "'original'"), ("ORIGINAL-5.5B", "'original-5.5b'"), ("multilingual", "'many'")]
+)
 def test_error_for_a_misspelt_name_suggests_the_closest(home, name, meant):
     with pytest.raises(WeightsError, match=f"Did you mean {meant}"):
         elmo.load(name)

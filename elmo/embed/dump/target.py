@@ -108,7 +108,7 @@ def format_of(target: str | Path, chosen: str | None) -> str:
 
 def exists_error(path: Path) -> OutputError:
     """The error for an output that exists already."""
-    return OutputError(f"{path} exists.", "Choose another name or pass --overwrite.")
+    return OutputError(f"{path} exists.", "Choose another name. --overwrite (in Python overwrite=True) replaces it.")
 
 
 def check_place(target: str | Path) -> None:

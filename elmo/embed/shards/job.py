@@ -165,7 +165,8 @@ def _begin(folder: Path, plan: Plan, *, overwrite: bool) -> dict[str, Any] | Non
         lines = [f"{name}: was {str(old)[:100]}, is {str(new)[:100]}" for name, (old, new) in [*changed.items()][:10]]
         raise OutputError(
             f"{folder} belongs to another run:\n  " + "\n  ".join(lines),
-            "Repeat that run's input, model and settings to continue it, choose another folder, or pass --overwrite.",
+            "Repeat that run's input, model and settings to continue it, or choose another folder. "
+            "--overwrite (in Python DumpOptions(overwrite=True)) starts over.",
         )
     write_values(folder / PLAN_NAME, plan)
     return manifest
