@@ -63,7 +63,7 @@ if TYPE_CHECKING:
 
     from elmo.embed.display import SentenceLayers
     from elmo.embed.encode_pool import EncodePool
-    from elmo.embed.lm import Perplexity, Scores, Substitute
+    from elmo.embed.lm_results import Perplexity, Scores, Substitute
     from elmo.embed.neighbors import Corpus, SearchResult
 
 

@@ -16,7 +16,8 @@ import numpy as np
 import torch
 
 from elmo.embed.embedder import Embedder
-from elmo.embed.lm import LanguageModel, Substitute
+from elmo.embed.lm import LanguageModel
+from elmo.embed.lm_results import Substitute
 from elmo.errors import ElmoError, WeightsError
 from elmo.serve.jobs import Failure, Job, LoadFailure, ModelInfo, Result
 from elmo.serve.model_source import LoadEmbedder
