@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -31,6 +33,34 @@ def test_each_distinct_phrase_is_one_training_example(tmp_path):
     examples = read_examples(write_file(tmp_path, "(3 (2 so) (4 good))\n(1 (2 so) (1 (2 so) (0 bad)))\n"))
     phrases = [(" ".join(example.tokens), example.label) for example in phrases_of(examples)]
     assert phrases == [("so good", 3), ("so", 2), ("good", 4), ("so so bad", 1), ("so bad", 1), ("bad", 0)]
+
+
+@pytest.mark.parametrize(
+    "text", ["It works.\t4\n\n3\t2\n", "4\tIt works.\r\n2\t3\r\n", "sentence\tlabel\nIt works.\t4\n3\t2\n"]
+)
+@pytest.mark.parametrize("name", ["a.tsv", "a.tsv.gz"])
+def test_texts_with_a_label_are_read_from_tsv_in_either_order(text, name, tmp_path):
+    path = tmp_path / name
+    path.write_bytes(gzip.compress(text.encode()) if name.endswith(".gz") else text.encode())
+    examples = read_examples(path)
+    assert examples == [Example(tokens=("It", "works", "."), label=4), Example(tokens=("3",), label=2)]
+    assert phrases_of(examples) == examples  # whole texts are the training examples
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("It works\t4\nIt works\tgood\n", r"a\.tsv:2: the label is 'good'; expected 0, 1, 2, 3 or 4"),
+        ("It works\t4\n\n4\n", r"a\.tsv:3: expected a text and a label"),
+        ("text\tlabel\n\t4\n", r"a\.tsv:2: expected a text and a label"),
+        ("", r"a\.tsv: the file has no text"),
+        ("text\tlabel\n", r"a\.tsv: the file has no text"),
+    ],
+)
+def test_a_line_of_tsv_without_a_text_or_label_is_an_error(text, message, tmp_path):
+    (tmp_path / "a.tsv").write_text(text)
+    with pytest.raises(DataError, match=message):
+        read_examples(tmp_path / "a.tsv")
 
 
 @pytest.mark.parametrize(

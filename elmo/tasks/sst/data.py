@@ -1,20 +1,22 @@
-"""Reader and writer of the sst task: one bracketed sentiment tree per line, "(3 (2 It) (4 works))". No torch.
+"""Reader and writer of the sst task: one bracketed sentiment tree per line, "(3 (2 It) (4 works))", or TSV. No torch.
 
-This is the format of the Stanford Sentiment Treebank. Every phrase has a label from 0 (very negative) to 4 (very
-positive). Escapes such as "-LRB-" and "\\/" are unescaped, so that the biLM reads "(" and "/".
+Trees are the format of the Stanford Sentiment Treebank. Every phrase has a label from 0 (very negative) to 4 (very
+positive). Escapes such as "-LRB-" and "\\/" are unescaped, so that the biLM reads "(" and "/". A .tsv file has a text
+and its label on each line, separated by a tab, in either order.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from elmo.errors import DataError
-from elmo.files import atomic_file
+from elmo.files import COMPRESSED, atomic_file
 from elmo.text.lines import read_lines
 from elmo.text.penn_treebank import PTB_BRACKETS
+from elmo.text.tokenize import tokenizer
 
 LABELS = ("0", "1", "2", "3", "4")
 _SYMBOL = re.compile(r"[()]|[^ \t()]+")  # a no-break space is part of a word: "3 1/2"
@@ -44,11 +46,41 @@ class Example:
 
 
 def read_examples(path: Path) -> list[Example]:
-    """Reads the sentences of a file of trees."""
+    """Reads the sentences of a file of trees, or of a .tsv file of texts and labels."""
+    if [suffix for suffix in Path(path).suffixes if suffix not in COMPRESSED][-1:] == [".tsv"]:
+        examples = list(_read_tsv(path))
+        if not examples:
+            raise DataError(f"{path}: the file has no text; expected lines of a text and a label, separated by a tab.")
+        return examples
     examples = [_read_tree(line, f"{path}:{number}") for number, line in enumerate(read_lines(path), 1) if line.strip()]
     if not examples:
         raise DataError(f"{path}: the file has no tree; expected lines like (3 (2 It) (4 works)).")
     return examples
+
+
+def _read_tsv(path: Path) -> Iterator[Example]:
+    """The texts and labels of a .tsv file; its first line, which may be a header, says which column has the label."""
+    tokenize, label_column = tokenizer("default"), None
+    for number, line in enumerate(read_lines(path), 1):
+        if not line.strip():
+            continue
+        fields = [field.strip() for field in line.split("\t")]
+        where = f"{path}:{number}"
+        if len(fields) != 2 or not all(fields):
+            raise DataError(f"{where}: expected a text and a label, separated by a tab.")
+        if label_column is None:
+            is_header = "label" in fields
+            label_column = fields.index("label") if is_header else int(fields[1] in LABELS)
+            if is_header:
+                continue
+        label = fields[label_column]
+        if label not in LABELS:
+            raise DataError(
+                f"{where}: the label is {label[:40]!r}; expected 0, 1, 2, 3 or 4.",
+                "The first line decides whether text or label comes first; it may be a header with a column 'label'.",
+            )
+        tokens = tuple(token.text for token in tokenize(fields[1 - label_column]))
+        yield Example(tokens=tokens, label=int(label))
 
 
 def phrases_of(examples: Iterable[Example]) -> list[Example]:
