@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -57,7 +58,7 @@ def run(
     lm = LanguageModel(elmo.load(model, tokenizer=tokenizer, state=state, device=device))
     lines = read_lines(file or "-", encoding=encoding, errors=how) if texts is None else iter(texts)
     sentences = ([token.text for token in lm.embedder.tokenize(line)] for line in lines)
-    checks = [
+    checks: list[Callable[[Sequence[str], int], str | None]] = [
         lambda tokens, number: decomposed_warning([tokens]),
         lambda tokens, number: long_line_warning([tokens], number, _LONG_ADVICE),
     ]

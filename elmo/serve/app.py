@@ -79,13 +79,13 @@ async def _validation_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
     errors = error.errors()
     places = [[str(part) for part in one["loc"] if part != "body"] for one in errors]
-    if len(places) > 1 and len({tuple(place[:1]) for place in places}) == 1:  # each type that the value may have
-        field, texts = places[0][0], dict.fromkeys(one["msg"] for one in errors)
-        message = f"{field}: {' or '.join(texts)}."
-    else:
-        field = ".".join(places[0]) or None
-        message = f"{field or 'The body'}: {errors[0]['msg']}."  # without the input, which may be text
-    return await _api_error(request, ApiError(422, "invalid", message, field=field))
+    field, texts = ".".join(places[0]), [errors[0]["msg"]]
+    if (
+        field and len(places) > 1 and len({tuple(place[:1]) for place in places}) == 1
+    ):  # each type that the value may have
+        field, texts = places[0][0], list(dict.fromkeys(one["msg"] for one in errors))
+    message = f"{field or 'The body'}: {' or '.join(texts)}."  # without the input, which may be text
+    return await _api_error(request, ApiError(422, "invalid", message, field=field or None))
 
 
 async def _http_error(request: Request, error: Exception) -> Response:

@@ -95,10 +95,11 @@ def add_routes(router: APIRouter, service: Service) -> None:
 
 def _position(body: SimilarRequest, tokens: Sequence[str]) -> int:
     """The position of the token that the request gives by its number or by its word."""
-    if (body.token is None) == (body.word is None):
+    word = body.token if body.word is None else body.word
+    if word is None or (body.token is not None and body.word is not None):
         raise ApiError(422, "invalid", "Expected either token, a number, or word.", field="token")
     try:
-        return word_position(tokens, body.token if body.word is None else body.word)
+        return word_position(tokens, word)
     except ElmoError as error:
         raise ApiError(422, "invalid", error.message, field="token" if body.word is None else "word") from error
 
