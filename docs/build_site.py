@@ -21,8 +21,9 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 ROOT = Path(__file__).resolve().parent.parent
-REDIRECT = (
-    '<!doctype html><meta charset="utf-8"><meta http-equiv="refresh" content="0; url={0}/"><a href="{0}/">elmo</a>\n'
+REDIRECT = (  # the empty icon, because a browser may ask for /favicon.ico before it leaves the page
+    '<!doctype html><meta charset="utf-8"><link rel="icon" href="data:,">'
+    '<meta http-equiv="refresh" content="0; url={0}/"><a href="{0}/">elmo</a>\n'
 )
 LOADING = ("img", "script", "link", "iframe", "source", "video", "audio", "embed")  # a browser loads what they name
 SUFFIXES = (".md", ".py", ".ipynb", ".svg", ".png")
