@@ -136,10 +136,12 @@ def mark_word(tokens: Sequence[str], position: int, width: int = 10) -> str:
 
 def _word_or_position(embedder: Embedder, sentence: str, word: str) -> str | int:
     """The word, or its position if it is a number that is not itself a word of the sentence."""
+    from elmo.text.inputs import caseless
+
     tokens = [token.text for token in embedder.tokenize(sentence)]
     if word in tokens or word.isdecimal():
         return word if word in tokens else int(word)
-    near = next((token for token in tokens if _same_letters(token) == _same_letters(word)), None)
+    near = next((token for token in tokens if caseless(token) == caseless(word)), None)
     if near is not None:
         is_case = unicodedata.normalize("NFC", near) != unicodedata.normalize("NFC", word)
         raise DataError(
@@ -147,10 +149,6 @@ def _word_or_position(embedder: Embedder, sentence: str, word: str) -> str | int
             f"The sentence has {near!r}, which differs in {'case' if is_case else 'its Unicode form (NFC, NFD)'}.",
         )
     return word
-
-
-def _same_letters(word: str) -> str:
-    return unicodedata.normalize("NFC", word).casefold()
 
 
 def _corpus_files(corpus: Path) -> list[str]:

@@ -1,4 +1,4 @@
-"""Sentences with entity tags from column files: as in CoNLL-2003, and UNER's IOB2 files. For ner and the linear probes.
+"""Reads sentences with entity tags from column files (CoNLL-2003, UNER's IOB2), for the task ner and the linear probes.
 
     EU NNP B-NP B-ORG          word in the first column, tag in the last; -DOCSTART- rows are skipped
     7  tampa  B-LOC  -  x      number in the first column: word in the second, tag in the third, the rest is ignored
