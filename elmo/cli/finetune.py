@@ -10,6 +10,7 @@ import typer
 from elmo.cli.options import (
     TEXT_FILES,
     Assignments,
+    ConfigFile,
     Device,
     Languages,
     OptionalEncoding,
@@ -30,7 +31,7 @@ from elmo.cli.options import (
 )
 from elmo.cli.pretrain import is_first_process, report_stop
 from elmo.errors import ConfigError
-from elmo.settings import OFF, parse_assignment
+from elmo.settings import OFF, merge, parse_assignment, read_toml
 
 EXAMPLE = "elmo finetune my-model/ medical/*.txt --out medical-run/ --heldout medical-test.txt --also news-test.txt"
 
@@ -41,6 +42,7 @@ def run(
     language: Languages = None,
     temperature: Temperature = None,
     out: RunFolder = Path("finetuned"),
+    config: ConfigFile = None,
     tokenizer: ReadingTokenizer = None,
     encoding: OptionalEncoding = None,
     heldout: Annotated[
@@ -95,25 +97,30 @@ def run(
     flags["data"] |= {"languages": parse_languages(language), "temperature": temperature}
     continued, assignments = model is None, [parse_assignment(text) for text in set_ or ()]
     is_first = is_first_process()
+    if model is None and config is not None:
+        raise ConfigError("--config was given without a model.", f"Example: elmo finetune english --config {config}")
     if model is None:
         flags["data"]["reading"] = {"tokenize": OFF if tokenizer == "none" else tokenizer, "encoding": encoding}
-        config = continued_config(out, drop_unset(**flags), *assignments, finetuning=True)
+        settings = continued_config(out, drop_unset(**flags), *assignments, finetuning=True)
         options = _recorded_options(read_initial(out), options, out)
         parts = find_model(options.pop("model"))
-    elif not files and not language:
-        raise ConfigError(f"No text files were given: {model} was read as the model.", f"Example: {EXAMPLE}")
     else:
+        from_file = read_toml(config) if config else {}
+        flags["data"] |= {"files": files or None, "reading": {"encoding": encoding}}
+        given = merge(from_file, drop_unset(**flags))
+        if not make_config(given).data.training_files:
+            raise ConfigError(f"No text files were given: {model} was read as the model.", f"Example: {EXAMPLE}")
         parts = find_model(model)
-        check_finetuning_settings(parts.config.head, *assignments)
-        reading_tokenizer = reading_tokenizer_of(parts.tokenizer, tokenizer, announce=is_first)
-        reading = {"tokenize": reading_tokenizer, "encoding": encoding}
-        flags["data"] |= {"files": files or None, "reading": reading}
-        config = make_config(DEFAULTS, drop_unset(**flags), *assignments)
+        check_finetuning_settings(parts.config.head, from_file, *assignments)
+        if tokenizer is None and (in_file := given["data"].get("reading", {}).get("tokenize")) is not None:
+            tokenizer = "none" if in_file == OFF else in_file
+        reading = {"tokenize": reading_tokenizer_of(parts.tokenizer, tokenizer, announce=is_first) or OFF}
+        settings = make_config(DEFAULTS, given, {"data": {"reading": reading}}, *assignments)
         options = {"max_new_words": 50_000, "min_count": 5, **drop_unset(**options)}
     options["also"] = tuple(options.get("also", ()))
     result, report = finetune(
         parts,
-        config,
+        settings,
         out,
         **options,
         continued=continued,

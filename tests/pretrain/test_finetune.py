@@ -461,6 +461,70 @@ def test_finetune_command_takes_languages_and_reports_each(
     assert set(report["perplexity"]["by_language"]) == {"aa", "bb"}
 
 
+def test_finetune_command_reads_settings_from_a_file_and_flags_override_them(
+    workspace: Path, tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    config, out, model = tmp_path / "domain.toml", tmp_path / "run", str(workspace / "run" / "model")
+    config.write_text(
+        f"""
+        [data.languages]
+        aa = ['{workspace / "old.txt"}']
+        bb = ['{workspace / "new.txt"}']
+        [data.reading]
+        tokenize = "unicode"
+        [optim]
+        name = "muon"
+        lr = 0.001
+        [train]
+        rows = 4
+        max_steps = 9
+        """
+    )
+    fixed = ["--config", str(config), "--out", str(out), "--device", "cpu", "--workers", "1"]
+    done = run_in_process(capsys, "finetune", model, *fixed, "--max-steps", "3", "--lr", "0.002")
+    assert done.returncode == 0, done.stderr
+    recorded = read_toml(out / "config.toml")
+    assert recorded["data"]["reading"]["tokenize"] == "unicode"
+    assert set(recorded["data"]["languages"]) == {"aa", "bb"}
+    assert recorded["optim"]["name"] == "muon"
+    assert recorded["optim"]["lr"] == 0.002
+    assert recorded["train"]["max_steps"] == 3
+    assert read_store(out / "model").tokenizer == "unicode"
+
+    other = tmp_path / "tokenised"
+    fixed[3] = str(other)
+    done = run_in_process(capsys, "finetune", model, *fixed, "--max-steps", "1", "--tokenizer", "none")
+    assert done.returncode == 0, done.stderr
+    assert read_toml(other / "config.toml")["data"]["reading"]["tokenize"] == "off"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("[data]\nfiles = []\n", "No text files were given"),
+        ("preset = 'tiny'\n[data]\nfiles = ['TEXT']\n", "preset cannot be set in fine-tuning"),
+        ("[model.lstm]\ncell_dim = 14\n[data]\nfiles = ['TEXT']\n", "model.lstm.cell_dim cannot be set"),
+        ("[data]\nfile = ['TEXT']\n", "data.file"),
+        ("data = 3\n", "data"),
+    ],
+)
+def test_a_wrong_file_of_settings_is_a_clear_error(
+    text: str, words: str, workspace: Path, tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    config, out, model = tmp_path / "domain.toml", tmp_path / "run", str(workspace / "run" / "model")
+    config.write_text(text.replace("TEXT", str(workspace / "new.txt")))
+    done = run_in_process(capsys, "finetune", model, "--config", str(config), "--out", str(out))
+    assert done.returncode == 2, done.stderr
+    assert words in done.stderr
+    assert not out.exists()
+
+
+def test_a_file_of_settings_needs_a_model(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    done = run_in_process(capsys, "finetune", "--config", "domain.toml", "--out", str(tmp_path / "run"))
+    assert done.returncode == 2
+    assert "--config was given without a model" in done.stderr
+
+
 def test_fine_tuning_refuses_text_that_is_also_held_out_before_it_reads_it(workspace: Path, tmp_path: Path) -> None:
     text, lines = str(workspace / "new.txt"), list[str]()
     config = settings(text, {"data": {"heldout_files": [text], "heldout": 0.0}})
