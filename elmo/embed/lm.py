@@ -147,7 +147,7 @@ class LanguageModel:
             return []
         # of two directions, each counts the word's frequency; of one, it is counted once already
         log_priors = self.unigram_log_probs if self._bidirectional else np.zeros(len(self.vocab))
-        with torch.inference_mode():
+        with torch.inference_mode(), torch.autocast(self.embedder.device.type, enabled=False):
             ((_, forward, backward),) = self._states([tokens])
             positions = torch.arange(len(tokens)) if position is None else torch.tensor([position])  # (N,)
             offset = torch.from_numpy(-log_priors).to(forward)  # (V,)
@@ -174,7 +174,7 @@ class LanguageModel:
         if not len(tokens):
             return []
         lists = []
-        with torch.inference_mode():
+        with torch.inference_mode(), torch.autocast(self.embedder.device.type, enabled=False):
             ((_, forward, backward),) = self._states([tokens])
             log_prior = torch.from_numpy(self.unigram_log_probs).to(forward)  # (V,)
             rows = max(1, (1 << 23) // len(self.vocab))  # positions at once: 32 MB per direction
@@ -234,7 +234,7 @@ class LanguageModel:
                 hidden.append(backward[row, 1 : n + 2])
                 targets.append(torch.cat([bos, ids]))
         states, target_ids = torch.cat(hidden), torch.cat(targets).to(forward.device)  # (N, P), (N,)
-        with torch.inference_mode():
+        with torch.inference_mode(), torch.autocast(self.embedder.device.type, enabled=False):
             log_probs = find_log_probs(self.head, states)
             pairs = zip(states.split(_STATES_PER_CALL), target_ids.split(_STATES_PER_CALL), strict=True)
             values = torch.cat([log_probs(*pair) for pair in pairs]).double().cpu().numpy()  # (N,)

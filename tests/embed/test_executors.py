@@ -158,3 +158,14 @@ def test_int8_of_a_model_with_a_tiny_clip_is_warned_of_or_refused(cell_clip, out
     with caplog.at_level(logging.WARNING):
         Embedder(build(parts), ByteIndexer(), dtype="int8")
     assert bool(caplog.records) == (outcome == "warned")
+
+
+@pytest.mark.parametrize("state", ["reset", "warm", "carry"])
+def test_autocast_of_the_caller_changes_no_vector(embedders, state: str) -> None:
+    """The first call in autocast packed filters in bfloat16, which the kernels read as float32, now and ever after."""
+    embedder, plain = embedders(state=state)
+    with torch.autocast("cpu", torch.bfloat16):
+        first = embedder.layers(WITH_EMPTY)
+    for actual in (first, embedder.layers(WITH_EMPTY)):  # the second call reads cached words and stored states
+        for vectors, expected in zip(actual, plain.layers(WITH_EMPTY), strict=True):
+            np.testing.assert_allclose(vectors, expected, atol=1e-5)

@@ -214,3 +214,10 @@ def test_model_with_one_direction_has_forward_scores_only() -> None:
     )
     assert "forward direction only" in perplexity.definition
     assert [len(words) for words in lm.substitutes(SENTENCES[0], k=2)] == [2] * len(SENTENCES[0])
+
+
+def test_autocast_of_the_caller_changes_no_score():
+    embedder = model_with_softmax(seed=3)[-1]
+    expected = embedder.perplexity(SENTENCES).mean, embedder.substitutes(SENTENCES[0])
+    with torch.autocast("cpu", torch.bfloat16):
+        assert (embedder.perplexity(SENTENCES).mean, embedder.substitutes(SENTENCES[0])) == expected

@@ -135,7 +135,8 @@ class CudaExecutor:
         pooling: str | None,
         on_host: bool,
     ) -> _PendingWindow:
-        with self._lock:
+        kind = next(self.model.parameters()).device.type
+        with self._lock, torch.autocast(kind, enabled=False):  # word vectors and weights are stored for later calls
             if self._kernels is None:
                 self._kernels = self._make(self.model)
             kernels = self._kernels

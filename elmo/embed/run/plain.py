@@ -52,11 +52,12 @@ class PlainExecutor:
     def padded_batches(
         self, sentences: Sequence[Sequence[str]], layer_choice: LayerChoice, options: BatchOptions
     ) -> Iterator[tuple[np.ndarray, Tensor]]:
-        with torch.inference_mode():
+        kind = next(self.model.parameters()).device.type
+        with torch.inference_mode(), torch.autocast(kind, enabled=False):  # the caller's does not change the dtype
             table, rows = self.words.table(sentences)  # (2 + N, P)
         for numbers, positions in plan_groups(sentences, options):
             batch = [[0, *map(rows.__getitem__, sentences[i]), 1] for i in numbers]  # rows 0, 1: boundaries
-            with torch.inference_mode():
+            with torch.inference_mode(), torch.autocast(kind, enabled=False):
                 layers = self._run_batch(batch, positions, table, layer_choice, options.policy)
             yield numbers, layers  # outside inference mode: a suspended generator must not change the caller's mode
 
@@ -164,8 +165,9 @@ def warm_state(model: BiLM, indexer: Indexer) -> State:
     """The state (R, L, 1, ·) after the warm-up text, from zero; it does not depend on what was embedded before."""
     state, layer_choice = model.zero_state(1), choose_layers("top", model.config.num_layers)
     sentences = [text.split() for text in WARM_UP_TEXT]
-    table, rows = WordCache(PlainWordEncoder(model, indexer), indexer, capacity=0).table(sentences)
-    for sentence in sentences:
-        index = torch.tensor([0, *(rows[token] for token in sentence), 1], device=table.device)
-        _, state = run_in_chunks(model, table[index][None], None, state, layer_choice)
+    with torch.autocast(state.h.device.type, enabled=False):  # the state is stored for later calls
+        table, rows = WordCache(PlainWordEncoder(model, indexer), indexer, capacity=0).table(sentences)
+        for sentence in sentences:
+            index = torch.tensor([0, *(rows[token] for token in sentence), 1], device=table.device)
+            _, state = run_in_chunks(model, table[index][None], None, state, layer_choice)
     return state

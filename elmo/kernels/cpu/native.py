@@ -189,7 +189,8 @@ class NativeBiLM:
         self._buffers.append(bias)
         packed = Convolution(bias=bias.data_ptr(), width=width, count=count)
         if self._char_table is None:
-            responses = torch.einsum("ve,cew->wvc", table, weight)  # (width, V + 1, count)
+            with torch.autocast("cpu", enabled=False):  # the library reads float32
+                responses = torch.einsum("ve,cew->wvc", table, weight)  # (width, V + 1, count)
             responses = nn.functional.pad(responses, (0, padding)).unflatten(2, (-1, panel))
             responses = responses.permute(2, 0, 1, 3).contiguous()  # (panels, width, V + 1, panel)
             self._buffers.append(responses)

@@ -78,7 +78,7 @@ class TorchBiLM:
         out = np.empty((len(rows), self._lstm.proj_dim), dtype=np.float32)  # (N, P)
         # words of similar length together: the convolutions read the columns of the longest word of a call
         order = np.argsort((rows[:, ::-1] != rows[:, -1:]).argmax(axis=1))[::-1]  # by the padding after each word
-        with torch.inference_mode():
+        with torch.inference_mode(), torch.autocast("cpu", enabled=False):  # `dtype` says how products are computed
             for start in range(0, len(rows), WORDS_PER_CALL):
                 group = order[start : start + WORDS_PER_CALL]
                 ids = torch.from_numpy(np.ascontiguousarray(rows[group], dtype=np.int64))  # (N, W)
@@ -94,7 +94,7 @@ class TorchBiLM:
         if request.want_state:
             shape = (self._directions, L, request.num_sentences)
             final = StateArrays(h=np.zeros((*shape, P), np.float32), c=np.zeros((*shape, H), np.float32))
-        with torch.inference_mode():
+        with torch.inference_mode(), torch.autocast("cpu", enabled=False):
             for direction in range(self._directions):
                 _DirectionPass(self, request, direction, torch.from_numpy(out), final).run()
         return CpuResult(out=out, state=final)
