@@ -15,7 +15,7 @@ Vectors: TypeAlias = np.ndarray | Tensor | Sequence[np.ndarray] | Sequence[Tenso
 
 
 def _mean(vectors: np.ndarray) -> np.ndarray:
-    mean: np.ndarray = vectors.mean(axis=-2, dtype=np.float32)
+    mean: np.ndarray = vectors.mean(axis=-2, dtype=np.promote_types(vectors.dtype, np.float32))
     return mean
 
 

@@ -337,3 +337,10 @@ def test_weighted_layers_are_exact_in_float64(spec) -> None:
     layers = embedder.layers([SENTENCES[0]])[0]
     expected = layers.mean(axis=0) if spec == "average" else np.tensordot(np.array(spec), layers, axes=1)
     np.testing.assert_allclose(embedder.embed([SENTENCES[0]], layers=spec)[0], expected, rtol=1e-14, atol=1e-15)
+
+
+def test_pooled_vectors_are_exact_in_float64() -> None:
+    """Means over tokens were computed in float32 and stored as float64."""
+    embedder = golden_embedder("allennlp", dtype="float64")
+    expected = embedder.layers([SENTENCES[0]])[0].mean(axis=1)
+    np.testing.assert_allclose(embedder.encode([SENTENCES[0]], layers="all")[0], expected, rtol=1e-14, atol=1e-15)
