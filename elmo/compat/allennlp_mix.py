@@ -66,8 +66,9 @@ class ScalarParameters(nn.Module):
 
 def _normalized(layer: Tensor, mask: Tensor | None) -> Tensor:
     """The layer normalised by one mean and one variance over all unmasked positions and features of the batch."""
+    dtype, layer = layer.dtype, layer.to(torch.promote_types(layer.dtype, torch.float32))  # float16 overflows
     inside = torch.ones_like(layer[..., :1]) if mask is None else mask[..., None].to(layer.dtype)  # (B, T, 1)
     count = (inside.sum() * layer.shape[-1]).clamp(min=1)
     mean = (layer * inside).sum() / count
     variance = (((layer - mean) * inside) ** 2).sum() / count
-    return (layer - mean) / torch.sqrt(variance + 1e-12)
+    return ((layer - mean) / torch.sqrt(variance + 1e-12)).to(dtype)

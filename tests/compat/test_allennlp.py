@@ -300,6 +300,12 @@ def test_wrong_numbers_of_layers_are_refused():
         make(scalar_mix_parameters=[0.0, 1.0])
 
 
+def test_mix_layer_norm_of_many_tokens_is_finite_in_float16():
+    layers = torch.randn(3, 2, 50, 1024)
+    mixed, expected = (ScalarMix(3, do_layer_norm=True)(list(x)) for x in (layers.half(), layers))
+    torch.testing.assert_close(mixed.float(), expected, rtol=0, atol=5e-3)  # float16 has 11 bits
+
+
 def test_mix_weights_passed_as_arguments_are_not_trained():
     elmo = make(scalar_mix_parameters=[1.0, 2.0, 3.0])
     assert [p.item() for p in elmo.scalar_mix_0.scalar_parameters] == [1.0, 2.0, 3.0]

@@ -120,6 +120,16 @@ def test_dropout_acts_in_training_only() -> None:
 
 
 @pytest.mark.parametrize("norm", ["none", "batch", "token"])
+def test_float16_layers_of_many_tokens_are_normalized(norm: str) -> None:
+    """From 65,504 features on, the count of the batch norm was infinite in float16, and all vectors were nan."""
+    layers = torch.randn(3, 2, 50, 1024, generator=torch.Generator().manual_seed(0))
+    mix = ScalarMix(3, layer_norm=norm)
+    mixed = mix(layers.half())
+    assert mixed.dtype == torch.float16
+    torch.testing.assert_close(mixed.float(), mix(layers), rtol=0, atol=5e-3)  # float16 has 11 bits
+
+
+@pytest.mark.parametrize("norm", ["none", "batch", "token"])
 @pytest.mark.parametrize("kind", [list, tuple])
 def test_a_list_of_layers_is_mixed_as_one_tensor(kind: type, norm: str) -> None:
     layers, mask = layers_and_mask()
