@@ -169,3 +169,18 @@ def test_autocast_of_the_caller_changes_no_vector(embedders, state: str) -> None
     for actual in (first, embedder.layers(WITH_EMPTY)):  # the second call reads cached words and stored states
         for vectors, expected in zip(actual, plain.layers(WITH_EMPTY), strict=True):
             np.testing.assert_allclose(vectors, expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("default", [torch.float64, torch.bfloat16])
+def test_torchs_default_dtype_changes_no_vector(embedders, default: torch.dtype) -> None:
+    """Empty sentences got the default dtype, and PyTorch's CPU path stopped with an error about index put."""
+    embedder, plain = embedders()
+    expected = plain.layers(WITH_EMPTY)
+    torch.set_default_dtype(default)
+    try:
+        actual = [*embedder.layers(WITH_EMPTY), embedder.layers([[]])[0]]
+    finally:
+        torch.set_default_dtype(torch.float32)
+    for vectors, wanted in zip(actual, [*expected, expected[1]], strict=True):
+        assert vectors.dtype == np.float32
+        np.testing.assert_allclose(vectors, wanted, atol=1e-5)

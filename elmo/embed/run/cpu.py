@@ -76,7 +76,7 @@ class CpuExecutor:
                 initial = self._state_after_boundary(table, policy)
                 layers, _ = self._contextualize(table, words, layer_choice, initial)  # (K, N, D)
         else:
-            layers = torch.zeros(len(layer_choice.matrix), 0, self.model.config.dim)
+            layers = torch.zeros(len(layer_choice.matrix), 0, self.model.config.dim, dtype=torch.float32)
         if len(sentences) == 1:
             yield layers
             return

@@ -195,8 +195,8 @@ class _DirectionPass:
         self._active = active.tolist()  # number of active slots at each step; they are the first ones
         self._begins, self._ends = by_step(begins), by_step(ends) if final else {}
         S, P, H = self._visits.shape[1], self._lstm.proj_dim, self._lstm.cell_dim
-        self._h = [torch.zeros(S, P) for _ in self._layers]
-        self._c = [torch.zeros(S, H) for _ in self._layers]
+        self._h = [torch.zeros(S, P, dtype=torch.float32) for _ in self._layers]  # whatever torch's default is
+        self._c = [torch.zeros(S, H, dtype=torch.float32) for _ in self._layers]
         self._table = torch.from_numpy(request.table)
         self._initial: tuple[Tensor, Tensor] | None = None
         if request.initial is not None:
