@@ -55,11 +55,12 @@ def test_requires_grad_trains_every_weight_of_the_bilm():
     assert [name for name, p in embedding.named_parameters() if p.grad is None or not p.grad.abs().sum()] == []
 
 
-def test_a_bilm_that_is_unfrozen_and_frozen_again_has_its_new_weights():
+@pytest.mark.parametrize("fused", [False, True])
+def test_a_bilm_that_is_unfrozen_and_frozen_again_has_its_new_weights(fused):
     embedding = elmo.ElmoEmbedding("tiny-random")
     before, _ = embedding(SENTENCES)
     embedding.bilm.requires_grad_(True)
-    optimizer = torch.optim.SGD(embedding.parameters(), lr=0.01)
+    optimizer = torch.optim.SGD(embedding.parameters(), lr=0.01, fused=fused)  # fused: torch counts no change
     embedding(SENTENCES)[0].pow(2).sum().backward()
     optimizer.step()
     trained, _ = embedding(SENTENCES)

@@ -104,6 +104,8 @@ class ElmoEmbedding(nn.Module):
         if not any(tokens):
             return self.mix.gamma.new_zeros(self.num_layers, *mask.shape, self.dim), mask
         is_trained = any(parameter.requires_grad for parameter in self.bilm.parameters())
+        if is_trained:
+            self._embedder = None  # fused optimizers change weights without counting it
         layers = self._trained_layers(tokens, mask) if is_trained else self._frozen_layers(tokens)
         return layers.to(self.mix.gamma.dtype), mask
 
