@@ -70,6 +70,17 @@ def test_a_bilm_that_is_unfrozen_and_frozen_again_has_its_new_weights(fused):
     torch.testing.assert_close(frozen, trained, atol=1e-5, rtol=1e-5)
 
 
+def test_modules_of_the_same_parts_have_weights_of_their_own():
+    parts = tiny_random()
+    trained, frozen = elmo.ElmoEmbedding(parts, requires_grad=True), elmo.ElmoEmbedding(parts)
+    before, _ = frozen(SENTENCES)
+    with torch.no_grad():
+        for parameter in trained.bilm.parameters():
+            parameter.zero_()
+    assert torch.equal(frozen(SENTENCES)[0], before)
+    assert torch.equal(elmo.ElmoEmbedding(parts)(SENTENCES)[0], before)
+
+
 def test_a_loaded_state_dict_replaces_the_weights_that_were_used_before():
     source = elmo.ElmoEmbedding(tiny_random(seed=1), layer_norm="token")
     with torch.no_grad():

@@ -12,6 +12,7 @@ not count).
 from __future__ import annotations
 
 import copy
+import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -56,6 +57,8 @@ class ElmoEmbedding(nn.Module):
     ) -> None:
         super().__init__()
         parts = drop_head(model if isinstance(model, ModelParts) else model_parts(model, lazy_head=True))
+        if isinstance(model, ModelParts):  # training must not change the caller's tensors
+            parts = dataclasses.replace(parts, tensors={name: t.clone() for name, t in parts.tensors.items()})
         self.bilm: BiLM = build(parts).train().requires_grad_(requires_grad)
         self.mix = ScalarMix(
             self.bilm.config.num_layers,
