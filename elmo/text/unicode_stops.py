@@ -2,9 +2,9 @@
 
 A stop (. ! ? …) ends a sentence if whitespace follows and the text after it does not begin with a small letter. A full
 stop does not end one after an initial, a number up to 31 after a word (an ordinal: "am 3. Mai"), letters with stops
-(z.B., т.е.), titles (dott., mevr., डॉ.) and a few abbreviations that precede names and numbers in many languages. In
-Greek, a semicolon is a question mark. The stops of other scripts (。！？ ؟ ۔ । ॥ ။ ။ ។ ։ ...) always end a sentence.
-Thai has no stop: a sentence ends with its line.
+(z.B., т.е.), also with spaces (z. B., m. in.), titles (dott., mevr., डॉ.) and a few abbreviations that precede names
+and numbers in many languages. In Greek, a semicolon is a question mark. The stops of other scripts
+(。！？ ؟ ۔ । ॥ ။ ။ ។ ։ ...) always end a sentence. Thai has no stop: a sentence ends with its line.
 """
 
 from __future__ import annotations
@@ -70,6 +70,25 @@ _TITLES = words(
     # Hindi, Hebrew, Indonesian, Swahili, Vietnamese, Welsh, Irish
     "डॉ डा प्रो पं स्व कु मि פרופ הפרופ Tn Ny Bpk Sdr Hj KH Jl Jln Bw Bi Dkt Mh Mhe GS PGS TS ThS TP Tp Parch tUas"
 )
+# Abbreviations of several words that precede names, also with spaces: "m.in." and "m. in.". Those that mean "and so on"
+# are left out, because they mostly end a sentence before a capital letter: t. d., o. s. v., m. m.
+_PHRASES = words(
+    # German; Dutch; Polish, Czech, Slovak
+    "z.b d.h d.i u.a v.a o.g s.o s.u a.a i.d "
+    "d.w.z o.a b.v t.z.v m.n m.a.w t.w i.p.v m.b.t t.b.v t.g.v t.a.v n.a.v i.v.m o.l.v z.g v.d "
+    "m.in t.j t.zw t.zv t.zn ś.p c.k c.kr k.u.k "
+    # Swedish, Danish, Norwegian, Finnish; Spanish, Portuguese, Italian, French; Irish, Welsh
+    "t.ex f.eks f.ex bl.a s.k d.v.s f.d t.o.m fr.o.m m.a.o p.g.a t.s n.s p.ej p.ex p.es v.g v.gr m.sh h.y "
+    # Slovene, Croatian, Serbian; Russian, Ukrainian, Bulgarian; Greek; Latin
+    "n.pr n.p t.i т.ј т.зв н.пр т.е т.к т.н т.ч т.нар т.наз π.χ δ.η e.g i.e"
+)
+_PHRASE = re.compile(
+    r"(?<![\w.])(?i:" + "|".join(phrase.replace(".", r"\.\s?") for phrase in sorted(_PHRASES)) + r")\Z"
+)
+_LETTER = r"[^\W\d_]"
+_AFTER_LETTER_WITH_STOP = re.compile(rf"(?<!\w){_LETTER}\.\s\Z")
+_GOES_ON = re.compile(rf"(?:{_LETTER}|Chr|Kr|Hr|Eks|Ex)\.")  # after a small letter: z. B., n. Chr., Danish f. Eks.
+_UNITS = words("g m l h t κ г м л т с")
 _BEFORE_NUMBER = words("n nn nrs št br Br бр Бр чл pct alin pag pagg pág págs núm Núm σελ αρ αριθ Kl lch lgh")
 # After a number these are units and years, and may end a sentence: "г. Иванов", but "в 1990 г."
 _NOT_AFTER_NUMBER = words("г g κ د أ Hz см м")
@@ -82,6 +101,8 @@ def full_stop_ends_sentence(text: str, start: int, stop: int, following: str) ->
     word = word_before(text, start, stop)
     if word in _ABBREVIATIONS or is_label(text, start, stop) or _is_title(text, start, stop, word):
         return False
+    if _is_in_phrase(text, start, stop, word, following):
+        return False
     next_is_digit = following.lstrip(OPENERS)[:1].isdigit()
     if word in _BEFORE_NUMBER and next_is_digit:
         return False
@@ -91,6 +112,19 @@ def full_stop_ends_sentence(text: str, start: int, stop: int, following: str) ->
         before = text[max(start, stop - len(word) - 2) : stop - len(word)].strip()
         return next_is_digit or not before[-1:].isalpha()  # not an ordinal: 7 - 4.
     return not ("." in word and word.replace(".", "").isalpha() and len(word.rpartition(".")[2]) == 1)
+
+
+def _is_in_phrase(text: str, start: int, stop: int, word: str, following: str) -> bool:
+    """Whether the stop belongs to an abbreviation of several words: z. B., d. h., EE. UU., av. J.-C."""
+    before = text[max(start, stop - 15) : stop]
+    if _PHRASE.search(before) or following.startswith("J.-C."):
+        return True
+    if len(word) == 2 and word.isupper() and word[0] == word[1]:
+        return following[2:3] == "." and following[0] == following[1]
+    before = before.removesuffix(word)
+    if len(word) > 1 or not word.islower() or _AFTER_LETTER_WITH_STOP.search(before):
+        return False
+    return _GOES_ON.match(following) is not None and not (word in _UNITS and _NUMBER.search(before))
 
 
 def _is_title(text: str, start: int, stop: int, word: str) -> bool:

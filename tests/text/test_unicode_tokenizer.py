@@ -168,6 +168,47 @@ def test_unicode_rules_split_after_words_that_are_titles_elsewhere(sentences: li
 
 
 @pytest.mark.parametrize(
+    "sentence",
+    [
+        "Er mag Obst, z. B. Äpfel.", "Obst, z.\u202fB. Äpfel.", "Obst, z.\u00a0B. Äpfel.", "Heute, d. h. Montag.",
+        "Es gab u. a. Wein.", "D. h. Peter kommt.", "Sie ist i. d. R. Ärztin.", "Im Jahr 44 n. Chr. geboren.",
+        "Byli tam m. in. Kowalski i Nowak.", "M.in. Kraków i t. zw. Nowa Huta.", "A my dva, t. j. Dolanský a já.",
+        "Heer Judocus v. d. Vlugt, t. z. v. Amsterdam, d. w. z. Holland.",
+        "Hun var f. eks. Oslos første.", "Som f. Eks. Sauls Besøg.",
+        "Hon bor i t. ex. Stockholm, d. v. s. Sverige.", "Viven en p. ej. Madrid.", "Viven en EE. UU. desde 2000.",
+        "En 44 a. C. murió César.", "Au IIe siècle av. J.-C. et après.",
+        "Άλλες πόλεις, π. χ. Αθήνα.", "Στον 5ο αιώνα π. Χ. ζούσε.",
+        "Приехали друзья, т. е. Иван и Пётр.", "Градови, н. пр. Брибир и т. зв. Книн.", "T. i. Novakov sin.",
+    ],
+)  # fmt: skip
+def test_unicode_rules_do_not_split_in_abbreviations_with_spaces(sentence: str) -> None:
+    assert pieces(sentence) == [sentence]
+
+
+@pytest.mark.parametrize(
+    "sentences",
+    [
+        ["Han köpte bord, skrin m. m.", "Han skulle resa."],  # "and so on", before a capital letter
+        ["Der kom talgoxar m. fl.", "De var röda."],
+        ["Cyrkiel, linia i t. d.", "Wszystko leżało."],
+        ["Он умер в 1990 г.", "А. Смирнов жив."],
+        ["Det väger 5 g.", "A. Larsson sade det."],
+        ["Llegó a las 3 p. m.", "Luego salió."],
+        ["Vivió en EE. UU.", "Después volvió."],
+    ],
+)
+def test_unicode_rules_split_after_abbreviations_that_end_sentences(sentences: list[str]) -> None:
+    assert pieces(" ".join(sentences)) == sentences
+
+
+def test_abbreviations_with_spaces_in_text_without_capital_letters() -> None:
+    assert pieces("er mag obst, z. b. äpfel. dann ging er, d. h. heute.") == [
+        "er mag obst, z. b. äpfel.",
+        "dann ging er, d. h. heute.",
+    ]
+
+
+@pytest.mark.parametrize(
     "stop",
     [
         *("\u07f9", "\ua60e", "\ua60f", "\ua6f3", "\ua6f7"),  # N'Ko, Vai, Bamum
