@@ -1,10 +1,11 @@
 """The rules for any language by which `sentences` decides whether a full stop or another stop ends a sentence.
 
 A stop (. ! ? …) ends a sentence if whitespace follows and the text after it does not begin with a small letter. A full
-stop does not end one after an initial, a number up to 31 after a word (an ordinal: "am 3. Mai"), letters with stops
-(z.B., т.е.), also with spaces (z. B., m. in.), titles (dott., mevr., डॉ.) and a few abbreviations that precede names
-and numbers in many languages. In Greek, a semicolon is a question mark. The stops of other scripts
-(。！？ ؟ ۔ । ॥ ။ ။ ។ ։ ...) always end a sentence. Thai has no stop: a sentence ends with its line.
+stop does not end one after an initial, a number up to 31 after a word (an ordinal: "am 3. Mai") or in a date
+(21. 4. 1990), letters with stops (z.B., т.е.), also with spaces (z. B., m. in.), titles (dott., mevr., डॉ.) and a few
+abbreviations that precede names and numbers in many languages. In Greek, a semicolon is a question mark. The stops of
+other scripts (。！？ ؟ ۔ । ॥ ။ ။ ។ ։ ...) always end a sentence. Thai has no stop: a sentence ends
+with its line.
 """
 
 from __future__ import annotations
@@ -93,6 +94,12 @@ _BEFORE_NUMBER = words("n nn nrs št br Br бр Бр чл pct alin pag pagg pág
 # After a number these are units and years, and may end a sentence: "г. Иванов", but "в 1990 г."
 _NOT_AFTER_NUMBER = words("г g κ د أ Hz см м")
 _NUMBER = re.compile(r"\d[.\s]*\Z")
+# am 3. Mai; (3. Mai; vom 3. - 5. Mai; but not: 7 - 4.
+_BEFORE_ORDINAL = re.compile(rf"(?:{_LETTER}|[(\[]|\.\s?[-\u2013\u2014/])\s*\Z")
+_GERMAN_MONTH = re.compile("Jan|Jän|Feb|Mär|Apr|Mai|Jun|Jul|Aug|Sep|Okt|Nov|Dez")  # Montag, 3. Mai
+_DAY = re.compile(r"(?<!\d)(?:0?[1-9]|[12]\d|3[01])\.\s\Z")
+_MONTH = re.compile(r"(?:0?[1-9]|1[0-2])\.(?!\d)")
+_YEAR = re.compile(r"\d{4}(?!\d)")
 _ITALIAN_BEFORE_SIG = re.compile(r"(?i:\b(?:il|al|del|dal|nel|sul|col|un|caro|egregio|gentile)|,)\s\Z")
 
 
@@ -109,8 +116,11 @@ def full_stop_ends_sentence(text: str, start: int, stop: int, following: str) ->
     if len(word) == 1 and word.isalpha() and word.isupper():
         return False  # an initial
     if len(word) <= 2 and word.isdecimal() and int(word) <= 31:
-        before = text[max(start, stop - len(word) - 2) : stop - len(word)].strip()
-        return next_is_digit or not before[-1:].isalpha()  # not an ordinal: 7 - 4.
+        before = text[max(start, stop - len(word) - 8) : stop - len(word)]
+        if next_is_digit:  # in a date: 5. 3. 1990
+            return not (_MONTH.match(following) or _DAY.search(before) and _YEAR.match(following))
+        after_weekday = before.rstrip().endswith(",") and _GERMAN_MONTH.match(following)
+        return _BEFORE_ORDINAL.search(before) is None and not after_weekday
     return not ("." in word and word.replace(".", "").isalpha() and len(word.rpartition(".")[2]) == 1)
 
 

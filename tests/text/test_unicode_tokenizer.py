@@ -201,6 +201,25 @@ def test_unicode_rules_split_after_abbreviations_that_end_sentences(sentences: l
     assert pieces(" ".join(sentences)) == sentences
 
 
+@pytest.mark.parametrize(
+    "sentences",
+    [
+        ["Er starb (5. Mai 1945) in Wien.", "Am Montag, 5. Mai, kam sie."],
+        ["BEIRUT, 5. Juli (AP).", "Es gab die 3./4. Auflage."],
+        ["Es war vom 3. – 5. Mai.", "Dann ging er."],
+        ["Narodil se 21. 4. 1990 v Praze.", "Zemřel 30. 11. 2001."],  # Czech
+        ["Od 3. 9. do 18. 9. 2001.", "Naprej."],  # Slovene
+        ["Er nannte 3, 4, 5.", "Dann ging er."],
+        ["Der Preis stieg auf € 5.", "Mai und Juni waren ruhig."],
+        ["Foi na sexta, 20.", "Depois voltou."],
+        ["Strana 5.", "2 muži přišli."],
+        ["Strana 5.", "1990 bylo dobře."],
+    ],
+)
+def test_unicode_rules_do_not_split_in_dates(sentences: list[str]) -> None:
+    assert pieces(" ".join(sentences)) == sentences
+
+
 def test_abbreviations_with_spaces_in_text_without_capital_letters() -> None:
     assert pieces("er mag obst, z. b. äpfel. dann ging er, d. h. heute.") == [
         "er mag obst, z. b. äpfel.",
