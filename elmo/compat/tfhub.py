@@ -125,7 +125,8 @@ class Module(nn.Module):
 
     def _outputs(self, sentences: Sequence[Sequence[str]], max_length: int) -> dict[str, Tensor]:
         embedder, B = self.embedder, len(sentences)
-        layers = torch.zeros(embedder.num_layers, B, max_length, embedder.dim, device=embedder.device)  # (L+1, B, T, D)
+        shape = (embedder.num_layers, B, max_length, embedder.dim)
+        layers = torch.zeros(shape, dtype=torch.float32, device=embedder.device)  # (L+1, B, T, D)
         for row, vectors in enumerate(embedder.stream(sentences, layers="all", output="torch")):
             layers[:, row, : vectors.shape[1]] = vectors
         lengths = torch.tensor([len(sentence) for sentence in sentences], device=embedder.device)  # (B,)

@@ -98,6 +98,18 @@ def test_a_sentence_does_not_depend_on_its_batch(module):
     np.testing.assert_array_equal(module(TEXTS[1:], as_dict=True)["elmo"], alone)
 
 
+@pytest.mark.parametrize("default", [torch.float64, torch.bfloat16])
+def test_layers_are_float32_whatever_the_default_dtype_of_torch_is(module, default):
+    expected = module(TEXTS, as_dict=True)["elmo"]
+    torch.set_default_dtype(default)
+    try:
+        found = module(TEXTS, as_dict=True)["elmo"]
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert found.dtype == np.float32
+    np.testing.assert_array_equal(found, expected)
+
+
 def test_texts_are_split_on_spaces_only(module):
     outputs = module(["  two\ttabs  ünï\n.  ", ""], as_dict=True)
     expected = module({"tokens": [["two\ttabs", "ünï\n."], ["", ""]], "sequence_len": [2, 0]}, "tokens", True)
