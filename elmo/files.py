@@ -226,7 +226,13 @@ def read_json(path: str | Path, *, error: type[ElmoError] = DataError, max_bytes
     return parse_json(data, str(path), error=error)
 
 
-def parse_json(data: bytes, source: str, *, error: type[ElmoError] = DataError) -> dict[str, Any]:
+def parse_json(
+    data: bytes,
+    source: str,
+    *,
+    error: type[ElmoError] = DataError,
+    hint: str = "Check that it is the right file.",
+) -> dict[str, Any]:
     """The JSON object in UTF-8 bytes; `source` names them in errors.
 
     Duplicate keys, NaN, infinity, deep nesting and values other than an object are errors.
@@ -234,19 +240,20 @@ def parse_json(data: bytes, source: str, *, error: type[ElmoError] = DataError) 
     try:
         value = json.loads(data.decode("utf-8-sig"), object_pairs_hook=_unique_keys, parse_constant=_refuse_constant)
     except RecursionError as reason:
-        raise error(f"{source}: not valid JSON (nested too deeply).") from reason
+        raise error(f"{source}: not valid JSON (nested too deeply).", hint) from reason
     except ValueError as reason:  # bad JSON, bad UTF-8, duplicate keys, NaN, numbers of thousands of digits
-        raise error(f"{source}: not valid JSON ({str(reason)[:200]}).", "Check that it is the right file.") from reason
+        raise error(f"{source}: not valid JSON ({str(reason)[:200]}).", hint) from reason
     if not isinstance(value, dict):
-        raise error(f"{source}: holds a {type(value).__name__}; expected a JSON object.")
+        raise error(f"{source}: holds a {type(value).__name__}; expected a JSON object.", hint)
     return value
 
 
 def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    key, count = Counter(key for key, _ in pairs).most_common(1)[0] if pairs else ("", 1)
-    if count > 1:
+    values = dict(pairs)
+    if len(values) < len(pairs):
+        key, count = Counter(key for key, _ in pairs).most_common(1)[0]
         raise ValueError(f"key {key[:80]!r} occurs {count} times")
-    return dict(pairs)
+    return values
 
 
 def _refuse_constant(name: str) -> None:

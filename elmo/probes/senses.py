@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from elmo.errors import DataError
-from elmo.files import DAMAGE, open_bytes, parse_json
+from elmo.files import DAMAGE, open_bytes
 from elmo.schema import ANY, List, check_shape, find_problem
+from elmo.text.json_lines import read_json_objects
 from elmo.text.lines import read_lines
 from elmo.text.penn_treebank import PTB_BRACKETS
-from elmo.text.surrogates import read_json_lines
 
 Lemma = tuple[str, str]  # lemma in lower case with _ between its words, and part of speech: n, v, a or r
 
@@ -60,9 +60,7 @@ def read_semcor(path: str | Path, *, limit: int | None = None) -> Iterator[Sense
     if ".xml" in Path(path).suffixes:
         yield from islice(read_raganato(path), limit)
         return
-    for number, line in enumerate(islice(read_json_lines(path), limit), 1):
-        where = f"{path}:{number}"
-        sentence = parse_json(line.encode(), where)
+    for where, sentence in islice(read_json_objects(path, hint=_SEMCOR_HINT), limit):
         check_shape(sentence, {"tokens": List(List(ANY, least=1))}, where, hint=_SEMCOR_HINT)
         yield _sense_text(_semcor_word(token, where) for token in sentence["tokens"])
 

@@ -8,12 +8,9 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterator
-from pathlib import Path
 
 from elmo.errors import DataError
 from elmo.text.chars import SURROGATE
-from elmo.text.lines import read_lines
 
 log = logging.getLogger(__name__)
 
@@ -62,14 +59,3 @@ class SurrogateReplacer:
     def _add(self, count: int, where: str) -> None:
         self.count += count
         self.first = self.first or where
-
-
-def read_json_lines(path: str | Path) -> Iterator[str]:
-    """The lines of a JSON file as `read_lines` yields them, without escapes of lone surrogates.
-
-    Words with lone surrogates could not be saved. One warning at the end names the file and the first line.
-    """
-    surrogates = SurrogateReplacer()
-    for number, line in enumerate(read_lines(path), 1):
-        yield surrogates.replace_escapes(line, f"{path}:{number}")
-    surrogates.warn()

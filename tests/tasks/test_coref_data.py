@@ -91,7 +91,8 @@ def test_a_mention_in_two_clusters_of_a_column_is_in_the_first(tmp_path, caplog)
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ("{x\n", "not JSON"),
+        ("{x\n", "not valid JSON"),
+        ('{"sentences": [["a"]], "sentences": [["b"]]}\n', "key 'sentences' occurs 2 times"),
         ("{}\n", "sentences"),
         ({"sentences": [["a"], []]}, "sentences"),
         ({"sentences": SENTENCES, "clusters": [[[0, 9]]]}, "[0, 9]"),

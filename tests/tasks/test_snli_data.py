@@ -62,7 +62,8 @@ def test_pairs_without_agreement_are_skipped_and_counted(tmp_path, caplog):
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("{not json\n", "not JSON"),
+        ("{not json\n", "not valid JSON"),
+        ('{"premise": "a", "premise": "b", "hypothesis": "c", "label": "neutral"}\n', "key 'premise' occurs 2 times"),
         ("[1, 2]\n", "list"),
         ({"premise": "a", "hypothesis": "b"}, "no 'gold_label'"),
         ({"premise": "a", "hypothesis": "b", "label": "maybe"}, "'maybe'"),

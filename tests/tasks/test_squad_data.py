@@ -59,7 +59,9 @@ def test_a_span_outside_the_text_names_file_line_and_question(tmp_path):
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ('{"data": [\n}', ":2: the file is not JSON"),
+        ('{"data": [\n}', "not valid JSON (Expecting value: line 2 column 1"),
+        ('{"data": [], "data": []}', "key 'data' occurs 2 times"),
+        ("[]", "holds a list"),
         ({"data": 3}, "no list 'data'"),
         ({"data": [{"title": "x"}]}, "no list 'paragraphs'"),
         ({"data": [{"paragraphs": [{"qas": []}]}]}, "no text 'context'"),

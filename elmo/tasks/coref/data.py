@@ -21,8 +21,8 @@ from typing import Any
 from elmo.errors import DataError
 from elmo.files import atomic_file
 from elmo.text.columns import Row, check_widths, read_blocks
+from elmo.text.json_lines import read_json_objects
 from elmo.text.lines import read_lines
-from elmo.text.surrogates import read_json_lines
 
 log = logging.getLogger(__name__)
 
@@ -75,16 +75,7 @@ def sorted_clusters(clusters: Iterable[Iterable[Mention]]) -> tuple[Cluster, ...
 
 
 def _read_json(path: Path) -> Iterator[Example]:
-    for number, line in enumerate(read_json_lines(path), 1):
-        if not line.strip():
-            continue
-        where = f"{path}:{number}"
-        try:
-            values = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            raise DataError(f"{where}: the line is not JSON ({error}); expected one document per line.") from error
-        if not isinstance(values, dict):
-            raise DataError(f"{where}: the line is {type(values).__name__}; expected an object with sentences.")
+    for where, values in read_json_objects(path, hint="Expected one document, an object with sentences, per line."):
         sentences = _sentences(values.get("sentences"), where)
         yield Example(
             sentences=sentences,

@@ -20,8 +20,8 @@ from typing import Any
 
 from elmo.errors import DataError
 from elmo.files import atomic_file
+from elmo.text.json_lines import read_json_objects
 from elmo.text.penn_treebank import PTB_BRACKETS
-from elmo.text.surrogates import read_json_lines
 from elmo.text.tokenize import tokenizer
 
 log = logging.getLogger(__name__)
@@ -48,12 +48,8 @@ def read_examples(path: Path) -> list[Example]:
     """Reads the labelled pairs of a file; skips pairs without an agreed label."""
     examples = []
     num_pairs = 0
-    for number, line in enumerate(read_json_lines(path), 1):
-        if not line.strip():
-            continue
+    for where, values in read_json_objects(path, hint="Expected one object with premise and hypothesis per line."):
         num_pairs += 1
-        where = f"{path}:{number}"
-        values = _object(line, where)
         label = _label(values, where)
         if label is not None:
             premise, hypothesis = (_tokens(values, where, *keys) for keys in _KEYS)
@@ -79,18 +75,6 @@ def write_examples(path: Path, examples: Iterable[Example]) -> None:
 
 
 _KEYS = (("premise", "sentence1"), ("hypothesis", "sentence2"))
-
-
-def _object(line: str, where: str) -> Mapping[str, Any]:
-    try:
-        values = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        raise DataError(f"{where}: the line is not JSON ({error}); expected one object per line.") from error
-    if not isinstance(values, dict):
-        raise DataError(
-            f"{where}: the line is {type(values).__name__}; expected an object with premise and hypothesis."
-        )
-    return values
 
 
 def _label(values: Mapping[str, Any], where: str) -> str | None:

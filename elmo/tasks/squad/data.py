@@ -22,9 +22,9 @@ from pathlib import Path
 from typing import Any
 
 from elmo.errors import DataError
-from elmo.files import atomic_file
+from elmo.files import atomic_file, parse_json
+from elmo.text.json_lines import read_json_lines
 from elmo.text.sentences import split_sentences
-from elmo.text.surrogates import read_json_lines
 from elmo.text.tokenize import Token, tokenizer
 
 log = logging.getLogger(__name__)
@@ -84,11 +84,8 @@ def make_example(
 def read_examples(path: Path) -> list[Example]:
     """Reads the questions of a file in order, each with its passage."""
     lines = list(read_json_lines(path))
-    try:
-        values = json.loads("\n".join(lines))
-    except (ValueError, RecursionError) as error:
-        number = getattr(error, "lineno", 1)
-        raise DataError(f"{path}:{number}: the file is not JSON ({error}); expected SQuAD's layout.") from error
+    hint = "Expected SQuAD's layout (data, paragraphs, qas)."
+    values = parse_json("\n".join(lines).encode(), str(path), hint=hint)
     examples = list(_read_questions(values, path, lines))
     if not examples:
         raise DataError(f"{path}: the file has no question; expected SQuAD's layout (data, paragraphs, qas).")
