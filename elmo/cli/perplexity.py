@@ -14,8 +14,10 @@ from elmo.cli.command_line import command_line
 from elmo.cli.options import (
     TEXT_FILES,
     Encoding,
+    InvalidBytes,
     ReadingTokenizer,
     Workers,
+    check_invalid_bytes,
     reading_tokenizer_of,
     report_folders,
     stated_encoding,
@@ -39,14 +41,13 @@ def run(
         Path | None, typer.Option(help="Write the log-probabilities of every word to this file (JSON lines).")
     ] = None,
     encoding: Encoding = "utf-8",
-    errors: Annotated[
-        str, typer.Option(help="Handling of bytes that are invalid in the encoding: strict (stop) or replace.")
-    ] = "strict",
+    errors: InvalidBytes = "strict",
     device: Annotated[str, typer.Option(help="Device: auto, cpu, cuda, mps.")] = "auto",
     workers: Workers = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Measure perplexity with the full softmax and print the definition with the numbers."""
+    how = check_invalid_bytes(errors)
     from elmo.embed.lm import LanguageModel
     from elmo.embed.load import make_embedder, model_parts
     from elmo.pretrain.data.corpus import Reading, read_sentences
@@ -55,7 +56,7 @@ def run(
 
     parts = model_parts(model, lazy_head=True)
     tokenizer_name = reading_tokenizer_of(parts.tokenizer, tokenizer)
-    reading = Reading(tokenize=tokenizer_name, errors=errors, encoding=encoding)
+    reading = Reading(tokenize=tokenizer_name, errors=how, encoding=encoding)
     report_folders(files)
     lm = LanguageModel(make_embedder(parts, name=model, device=device))
     report = file_perplexity(
@@ -68,7 +69,7 @@ def run(
     if as_json:
         command = command_line(
             "perplexity", model, *files, tokenizer=tokenizer, encoding=stated_encoding(encoding),
-            no_carried=not carried, json=True,
+            errors=None if how == "strict" else how, no_carried=not carried, json=True,
         )  # fmt: skip
         print(format_record(make_record("perplexity", {"files": files, **report}, command=command)))
         return
