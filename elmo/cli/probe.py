@@ -26,7 +26,9 @@ def run(
             "word pairs with human ratings."
         ),
     ],
-    model: Annotated[str, typer.Option(help="Name, folder or file of the model.")] = "default",
+    model: Annotated[
+        str | None, typer.Option(help="Name, folder or file of the model. Default: the shipped model.")
+    ] = None,
     vectors: Annotated[
         str | None,
         typer.Option(
@@ -54,8 +56,11 @@ def run(
     ] = None,
     out: Annotated[Path | None, typer.Option(help="Write the record of the run to this JSON file.")] = None,
     compute_dtype: Annotated[
-        str, typer.Option(help="Number type of the computation: float32, bfloat16, int8, float16, float64.")
-    ] = "float32",
+        str | None,
+        typer.Option(
+            help="Number type of the model's computation: float32, bfloat16, int8, float16, float64. Default: float32."
+        ),
+    ] = None,
     device: Annotated[str, typer.Option(help="Device: auto, cpu, cuda, mps.")] = "auto",
     as_json: Annotated[bool, typer.Option("--json", help="Print the record as JSON instead of a table.")] = False,
 ) -> None:
@@ -63,6 +68,10 @@ def run(
     if kind not in KINDS:
         raise ConfigError(f"There is no probe {kind!r}.", f"Expected one of {', '.join(KINDS)}.")
     _check_options(kind, column, {"--epochs": epochs, "--seed": seed, "--cache": cache})
+    static_path = None if kind == "languages" else vectors
+    if static_path is not None:
+        _check_no_model(kind, {"--model": model, "--compute-dtype": compute_dtype})
+    model, compute_dtype = model or "default", compute_dtype or "float32"
     import elmo
     from elmo.devices import choose_device
     from elmo.embed.dump.target import check_place
@@ -75,8 +84,8 @@ def run(
     if out is not None:
         check_place(out)  # before the probe, which takes minutes
     source: VectorSource
-    if vectors and kind != "languages":
-        source = read_static_vectors(vectors)
+    if static_path is not None:
+        source = read_static_vectors(static_path)
     else:
         source = ModelVectors(elmo.load(model, device=device, dtype=compute_dtype))
     column = column or ("xpos" if kind == "pos" else None)
@@ -88,7 +97,7 @@ def run(
     is_fitted = kind in FITTED
     record["command"] = command_line(
         "probe", kind, *data,
-        vectors=vectors, model=None if vectors and kind != "languages" else model,
+        vectors=vectors, model=model if static_path is None else None,
         column=column,
         epochs=config.epochs if is_fitted else None, seed=config.seed if is_fitted else None, limit=limit,
         compute_dtype=compute_dtype if compute_dtype != "float32" else None,
@@ -96,6 +105,16 @@ def run(
     if out is not None:
         write_record(out, record)
     print(format_record(record) if as_json else table(record))
+
+
+def _check_no_model(kind: str, of_model: dict[str, str | None]) -> None:
+    """Raises an error for an option of the model, because --vectors replaces the model."""
+    for flag, value in of_model.items():
+        if value is not None:
+            raise ConfigError(
+                f"{flag} was given, but --vectors replaces the model in the probe {kind}.",
+                f"Leave {flag} or --vectors out; to compare both, run the command once for each.",
+            )
 
 
 def _check_options(kind: str, column: str | None, of_fitted: dict[str, object]) -> None:

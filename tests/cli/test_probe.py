@@ -81,6 +81,14 @@ def test_an_option_that_the_probe_does_not_have_is_refused(capsys, tmp_path, kin
     assert expected in done.stderr
 
 
+@pytest.mark.parametrize("option", [("--model", "tiny-random"), ("--compute-dtype", "int8")])
+def test_static_vectors_with_an_option_of_the_model_are_refused(capsys, tmp_path, option):
+    done = run_in_process(capsys, "probe", "pos", str(tmp_path), "--vectors", str(tmp_path / "a.vec"), *option)
+    assert done.returncode == 2
+    assert f"{option[0]} was given, but --vectors replaces the model in the probe pos" in done.stderr
+    assert "once for each" in done.stderr
+
+
 def test_languages_takes_upos_and_records_it(capsys):
     treebanks = Path(__file__).parents[1] / "fixtures" / "treebanks"
     options = (
