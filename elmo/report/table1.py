@@ -136,11 +136,6 @@ def _pair(records: Sequence[Record]) -> tuple[Entry | None, Entry | None]:
     return baseline or best_baseline, elmo
 
 
-def summarize(records: Sequence[Record]) -> list[Entry]:
-    """One entry for each group of records with equal settings."""
-    return [_entry(group) for group in group_runs(records).values()]
-
-
 def _entry(records: Sequence[Record]) -> Entry:
     shown = score(records)
     return Entry(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import math
 import weakref
@@ -16,7 +17,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from elmo.kernels.api import find_kernel, kernels_set_to
-from elmo.kernels.cpu.train_softmax import softmax_losses, workspace_bytes
+from elmo.kernels.cpu.abi import DTYPES, load
+from elmo.kernels.cpu.train_softmax import SoftmaxTask, softmax_losses
 from elmo.model.bilm import BiLM
 from elmo.model.config import BiLMConfig, HeadConfig, LSTMConfig, WordConfig
 from elmo.model.head import AdaptiveHead, SoftmaxHead
@@ -270,7 +272,14 @@ def test_only_the_true_word_is_scored() -> None:
 
 def test_memory_does_not_grow_with_the_states() -> None:
     """10,000 states more need their own operands and no logits, which would take 32 KB per state."""
-    few, many = (workspace_bytes(n, 8192, 64, 2, torch.float32) for n in (2560, 12560))
+    library = load()
+    library.elmo_softmax_bytes.restype = ctypes.c_int64
+    sizes = {"vocab_size": 8192, "num_words": 8192, "proj_dim": 64, "num_directions": 2, "dtype": DTYPES["float32"]}
+    few, many = (
+        library.elmo_softmax_bytes(ctypes.byref(SoftmaxTask(num_states=num_states, **sizes)))
+        for num_states in (2560, 12560)
+    )
+    assert few > 0
     assert few < 16 << 20
     assert many - few < 10_000 * 64 * 8
 

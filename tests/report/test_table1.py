@@ -8,7 +8,8 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
-from elmo.report.table1 import PUBLISHED, make_table, summarize
+from elmo.report.run_groups import group_runs
+from elmo.report.table1 import PUBLISHED, make_table
 from elmo.report.table1_formats import as_markdown, as_svg, as_text, as_values
 
 
@@ -78,10 +79,10 @@ def test_device_cache_and_a_baselines_elmo_settings_do_not_separate_runs():
     one, two = record(seed=0), record(seed=1)
     two["config"]["train"]["device"] = "cuda"
     two["config"]["elmo"] |= {"cache": "disk", "model": "another"}
-    assert len(summarize([one, two])) == 1
+    assert len(group_runs([one, two])) == 1
     other = copy.deepcopy(two)
     other["config"]["words"]["dim"] = 50
-    assert len(summarize([one, other])) == 2
+    assert len(group_runs([one, other])) == 2
 
 
 def test_different_files_are_noted_and_missing_tests_show_dev():

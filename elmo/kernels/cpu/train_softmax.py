@@ -58,17 +58,6 @@ def softmax_losses(
     return losses
 
 
-def workspace_bytes(num_states: int, num_words: int, proj_dim: int, num_directions: int, dtype: torch.dtype) -> int:
-    """The memory of one call besides its arguments and results."""
-    task = SoftmaxTask(
-        vocab_size=num_words, proj_dim=proj_dim, num_directions=num_directions, num_states=num_states,
-        num_words=num_words, dtype=_dtype_code(dtype),
-    )  # fmt: skip
-    library = load()
-    library.elmo_softmax_bytes.restype = c_int64
-    return int(library.elmo_softmax_bytes(ctypes.byref(task)))
-
-
 class _Softmax(torch.autograd.Function):
     @staticmethod
     def forward(
