@@ -31,14 +31,21 @@ def run(
     ] = None,
     tokenizer: Tokenizer = None,
     dtype: Annotated[
-        str, typer.Option(help="Number types to measure, separated by commas: float32, bfloat16, int8.")
-    ] = "float32,bfloat16,int8",
+        str | None,
+        typer.Option(
+            help="Number types to measure, separated by commas: float32, bfloat16, int8. Default: all; with --growth "
+            "float32."
+        ),
+    ] = None,
     path: Annotated[
         str, typer.Option(help="Measure only the implementations with these names, for example: loop,native int8")
     ] = "",
     feed: Annotated[
-        str, typer.Option(help="Calls to measure: bulk (all sentences in one call), single (one sentence per call).")
-    ] = "bulk,single",
+        str | None,
+        typer.Option(
+            help="Calls to measure: bulk (all sentences in one call), single (one sentence per call). Default: both."
+        ),
+    ] = None,
     threads: Annotated[int | None, typer.Option(min=1, help="Number of CPU threads. Default: torch's choice.")] = None,
     sentences: Annotated[
         int | None, typer.Option(min=1, help="Number of sentences. Default: chosen by model size.")
@@ -54,8 +61,9 @@ def run(
         bool, typer.Option("--growth", help="Measure how the cost of the fastest implementation grows instead.")
     ] = False,
     seconds: Annotated[
-        float, typer.Option(min=1, help="Approximate duration of the --growth measurement, in seconds.")
-    ] = 60.0,
+        float | None,
+        typer.Option(min=1, help="Approximate duration of the --growth measurement, in seconds. Default: 60."),
+    ] = None,
     pictures: Annotated[
         Path | None, typer.Option(help="Folder for charts of the --growth measurement (SVG files).")
     ] = None,
@@ -72,12 +80,20 @@ def run(
     """
     if size and model:
         raise ConfigError("Both --size and --model were given.", "Run the command once for each.")
-    if pictures is not None and not growth:
-        raise ConfigError("--pictures needs the --growth measurement.", "Add --growth.")
+    if growth:
+        _check_growth(size, dtype, {"path": path, "feed": feed, "sentences": sentences, "rounds": rounds, "full": full})
+    else:
+        for flag, value in (("--pictures", pictures), ("--seconds", seconds)):
+            if value is not None:
+                raise ConfigError(f"{flag} needs the --growth measurement.", f"Add --growth, or leave {flag} out.")
+    if tokenizer is not None and text is None:
+        raise ConfigError("--tokenizer was given without --text.", "Add --text FILE, or leave --tokenizer out.")
     import torch
 
+    from elmo.bench.compare import FEEDS
     from elmo.bench.run import BenchConfig, growth_record, run_comparison, run_growth
     from elmo.bench.table import comparison_table, growth_tables
+    from elmo.bench.variants import DTYPES
     from elmo.records import format_record
 
     if threads is not None:
@@ -87,9 +103,9 @@ def run(
         model=model,
         text=text,
         tokenizer=_text_tokenizer(tokenizer, model if text is not None else ""),
-        dtypes=_words(dtype),
+        dtypes=_words(dtype) if dtype is not None else DTYPES[:1] if growth else DTYPES,
         paths=_words(path),
-        feeds=_words(feed),
+        feeds=FEEDS if feed is None else _words(feed),
         sentences=sentences,
         rounds=rounds or (5 if full else 3),
         quick=not full,
@@ -99,12 +115,13 @@ def run(
     command = command_line(
         "bench",
         size=None if model else ",".join(config.sizes), model=model or None, text=text and text.name,
-        tokenizer=tokenizer if text else None, dtype=dtype, path=path or None, feed=None if growth else feed,
+        tokenizer=tokenizer, dtype=",".join(config.dtypes), path=path or None,
+        feed=None if growth else ",".join(config.feeds),
         threads=threads, sentences=sentences, rounds=None if growth else config.rounds, full=full, growth=growth,
-        seconds=seconds if growth else None, cpu_time=cpu_time, json=True,
+        seconds=seconds or 60.0 if growth else None, cpu_time=cpu_time, json=True,
     )  # fmt: skip
     if growth:
-        growth_curves = run_growth(config, seconds=seconds, show=True)
+        growth_curves = run_growth(config, seconds=seconds or 60.0, show=True)
         if pictures is not None:
             _draw_growth(growth_curves, f"{model or config.sizes[0]}, {config.dtypes[0]}", pictures)
         typer.echo(
@@ -117,6 +134,21 @@ def run(
         if as_json
         else comparison_table(comparison.results, comparison.peaks)
     )
+
+
+def _check_growth(size: str, dtype: str | None, of_comparison: dict[str, object]) -> None:
+    """Raises an error for what --growth, which measures one implementation of one model, would ignore."""
+    for name, value in of_comparison.items():
+        if value:
+            raise ConfigError(
+                f"--{name} was given, but --growth measures the fastest implementation with calls of its own.",
+                f"Leave --{name} or --growth out.",
+            )
+    for name, values in (("size", _words(size)), ("dtype", _words(dtype or ""))):
+        if len(values) > 1:
+            raise ConfigError(
+                f"--{name} is {','.join(values)}; --growth measures one.", "Run the command once for each."
+            )
 
 
 def _draw_growth(growth_curves: dict[str, Growth], label: str, folder: Path) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+import pytest
+from in_process_cli import run_in_process
 from test_main import elmo
 
 from elmo.records import kind_of
@@ -24,8 +26,20 @@ def test_variants_are_measured_as_json():
     assert record["machine"]["torch"]
 
 
-def test_pictures_without_growth_are_refused():
-    process = elmo("bench", "--pictures", "here")
-    assert (process.returncode, process.stdout) == (2, "")
-    assert "--growth" in process.stderr
-    assert "Traceback" not in process.stderr
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--pictures", "here"], "--pictures needs the --growth measurement"),
+        (["--seconds", "5"], "--seconds needs the --growth measurement"),
+        (["--tokenizer", "unicode"], "--tokenizer was given without --text"),
+        (["--growth", "--rounds", "7"], "--rounds was given, but --growth"),
+        (["--growth", "--feed", "single"], "--feed was given, but --growth"),
+        (["--growth", "--full"], "--full was given, but --growth"),
+        (["--growth", "--size", "tiny,small"], "--size is tiny,small; --growth measures one"),
+        (["--growth", "--dtype", "float32,int8"], "--dtype is float32,int8; --growth measures one"),
+    ],
+)
+def test_options_that_would_be_ignored_are_refused(capsys, words, message):
+    done = run_in_process(capsys, "bench", *words)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert message in done.stderr
