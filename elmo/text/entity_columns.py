@@ -1,7 +1,8 @@
 """Reads sentences with entity tags from column files (CoNLL-2003, UNER's IOB2), for the task ner and the linear probes.
 
     EU NNP B-NP B-ORG          word in the first column, tag in the last; -DOCSTART- rows are skipped
-    7  tampa  B-LOC  -  x      number in the first column: word in the second, tag in the third, the rest is ignored
+    7  tampa  B-LOC  -  x      every sentence numbers its words from 1: word in the second column, tag in the third, the
+                               rest is ignored
 
 Tags of any scheme (IOB1, IOB2, IOBES, BILOU) are converted to IOB2.
 """
@@ -18,35 +19,40 @@ from elmo.text.spans import TAG, spans_of_tags, tags_of_spans
 
 def read_entities(path: str | Path) -> Iterator[tuple[tuple[str, ...], tuple[str, ...]]]:
     """The words and the IOB2 tags of each sentence; a file without a sentence is an error."""
-    is_empty = True
-    for block in read_blocks(path):
-        rows = [row for row in block.rows if row.columns[0] != "-DOCSTART-"]
-        if not rows:
-            continue
-        is_empty = False
-        word_column, tag_column = _find_columns(path, rows)
+    blocks = ([row for row in block.rows if row.columns[0] != "-DOCSTART-"] for block in read_blocks(path))
+    sentences = [rows for rows in blocks if rows]
+    if not sentences:
+        raise DataError(f"{path}: the file has no sentence; expected rows of a word and its tag.")
+    is_numbered = all(_is_numbered(rows) for rows in sentences)  # a single sentence may be the word "1"
+    for rows in sentences:
+        word_column, tag_column = (1, 2) if is_numbered else (0, -1)
+        _check_columns(path, rows, is_numbered)
         tags = [_read_tag(path, row, tag_column) for row in rows]
         words = tuple(_read_word(path, row, word_column) for row in rows)
         yield words, tags_of_spans(spans_of_tags(tags), len(tags))
-    if is_empty:
-        raise DataError(f"{path}: the file has no sentence; expected rows of a word and its tag.")
 
 
-def _find_columns(path: str | Path, rows: list[Row]) -> tuple[int, int]:
-    """The columns of the word and of the tag."""
-    is_numbered = all(row.columns[0] == str(number) for number, row in enumerate(rows, 1))
-    if is_numbered and len(rows[0].columns) >= 3 and TAG.fullmatch(rows[0].columns[2]):
+def _is_numbered(rows: list[Row]) -> bool:
+    """Whether the first column may number the words, and the third but not the last of more columns hold the tags."""
+    first = rows[0].columns
+    has_numbers = all(row.columns[0] == str(number) for number, row in enumerate(rows, 1))
+    has_tags_at_end = len(first) > 3 and all(TAG.fullmatch(row.columns[-1]) for row in rows)
+    return has_numbers and len(first) >= 3 and TAG.fullmatch(first[2]) is not None and not has_tags_at_end
+
+
+def _check_columns(path: str | Path, rows: list[Row], is_numbered: bool) -> None:
+    """Raises a DataError for a row without the columns that its layout needs."""
+    if is_numbered:
         short = next((row for row in rows if len(row.columns) < 3), None)
         if short is not None:
             raise DataError(f"{path}:{short.number}: the row is too short; expected a number, a word and its tag.")
-        return 1, 2
+        return
     check_widths(path, rows)
     if len(rows[0].columns) < 2:
         raise DataError(
             f"{path}:{rows[0].number}: the row has only {rows[0].columns[0]!r}; expected a word and its tag.",
             "Columns are separated by spaces or tabs.",
         )
-    return 0, -1
 
 
 def _read_word(path: str | Path, row: Row, column: int) -> str:
@@ -60,6 +66,7 @@ def _read_tag(path: str | Path, row: Row, column: int) -> str:
     if not TAG.fullmatch(tag):
         raise DataError(
             f"{path}:{row.number}: {tag!r} is not a tag; expected O, or B-, I-, E-, S-, L- or U- and a kind.",
-            "The word is in the first column and the tag in the last (or in the second and third after a number).",
+            "The word is in the first column and the tag in the last; or in the second and third, if the first column "
+            "numbers the words of every sentence from 1.",
         )
     return tag

@@ -52,6 +52,12 @@ def test_numbered_rows_have_the_tag_in_the_third_column(tmp_path):
     ]
 
 
+def test_a_sentence_of_the_number_one_has_its_tag_in_the_last_column(tmp_path):
+    # the chunk in the third column is not the entity, although this sentence could be numbered
+    for text in (f"{CONLL2003}\n1 CD I-NP O\n", "1 CD I-NP O\n", "Ada X B-PER\n\n1 O O\n"):
+        assert read_examples(write_file(tmp_path, text))[-1] == Example(tokens=("1",), tags=("O",))
+
+
 def test_windows_line_ends_and_a_byte_order_mark_are_ignored(tmp_path):
     path = tmp_path / "bom.txt"
     path.write_bytes(b"\xef\xbb\xbf" + CONLL2003.replace("\n", "\r\n").encode())
