@@ -29,7 +29,7 @@ from minilm import load_minilm
 
 import elmo
 from elmo.files import sha256_file
-from elmo.probes.run import PROBES, run_probe
+from elmo.probes.run import FITTED, PROBES, run_probe
 from elmo.probes.table import table
 from elmo.probes.vector_source import ModelVectors, VectorSource, read_static_vectors
 
@@ -118,8 +118,8 @@ def main() -> None:
         for kind in options.only:
             start = time.monotonic()
             record = run_probe(
-                kind, source, [options.data / PROBES[kind].default_path], limit=options.limit, cache=options.cache,
-                show=True, device=options.device,
+                kind, source, [options.data / PROBES[kind].default_path], limit=options.limit,
+                cache=options.cache if kind in FITTED else None, show=True, device=options.device,
             )  # fmt: skip
             record["seconds"] = round(time.monotonic() - start, 1)
             print(f"\n{source.name}: {kind}, {record['seconds']} s\n{table(record)}", flush=True)

@@ -11,7 +11,6 @@ from elmo.cli.command_line import command_line
 from elmo.errors import ConfigError
 
 KINDS = ("pos", "languages", "ner", "wsd", "wic", "similarity")
-FITTED = ("pos", "languages", "ner")  # the probes that train classifiers
 EXAMPLE = "elmo probe pos treebanks/en_ewt --model my-model/ --out pos.json"
 
 
@@ -67,7 +66,9 @@ def run(
     """Train or evaluate a small classifier on frozen vectors, for every layer in one pass over the text."""
     if kind not in KINDS:
         raise ConfigError(f"There is no probe {kind!r}.", f"Expected one of {', '.join(KINDS)}.")
-    _check_options(kind, column, {"--epochs": epochs, "--seed": seed, "--cache": cache})
+    from elmo.probes.run import FITTED, check_options, run_probe
+
+    check_options(kind, {"--column": column, "--epochs": epochs, "--seed": seed, "--cache": cache})
     static_path = None if kind == "languages" else vectors
     if static_path is not None:
         _check_no_model(kind, {"--model": model, "--compute-dtype": compute_dtype})
@@ -76,7 +77,6 @@ def run(
     from elmo.devices import choose_device
     from elmo.embed.dump.target import check_place
     from elmo.probes.linear import FitConfig
-    from elmo.probes.run import run_probe
     from elmo.probes.table import table
     from elmo.probes.vector_source import ModelVectors, VectorSource, read_static_vectors
     from elmo.records import format_record, write_record
@@ -88,13 +88,13 @@ def run(
         source = read_static_vectors(static_path)
     else:
         source = ModelVectors(elmo.load(model, device=device, dtype=compute_dtype))
+    is_fitted = kind in FITTED
     column = column or ("xpos" if kind == "pos" else None)
     config = FitConfig(**{name: value for name, value in (("epochs", epochs), ("seed", seed)) if value is not None})
     record = run_probe(
-        kind, source, data, column=column or "upos", config=config, limit=limit, cache=cache,
+        kind, source, data, column=column, config=config if is_fitted else None, limit=limit, cache=cache,
         static_vectors=vectors if kind == "languages" else None, device=choose_device(device), show=True,
     )  # fmt: skip
-    is_fitted = kind in FITTED
     record["command"] = command_line(
         "probe", kind, *data,
         vectors=vectors, model=model if static_path is None else None,
@@ -115,25 +115,3 @@ def _check_no_model(kind: str, of_model: dict[str, str | None]) -> None:
                 f"{flag} was given, but --vectors replaces the model in the probe {kind}.",
                 f"Leave {flag} or --vectors out; to compare both, run the command once for each.",
             )
-
-
-def _check_options(kind: str, column: str | None, of_fitted: dict[str, object]) -> None:
-    """Raises an error for an option that the probe does not have; `of_fitted` are those of the trained classifiers."""
-    for flag, value in of_fitted.items():
-        if value is not None and kind not in FITTED:
-            raise ConfigError(
-                f"{flag} was given, but the probe {kind} trains no linear classifier.",
-                f"Only {', '.join(FITTED)} have this option; leave it out.",
-            )
-    if column is not None and kind not in ("pos", "languages"):
-        raise ConfigError(
-            f"--column was given, but the data of the probe {kind} are not treebanks.",
-            "Only pos and languages have this option; leave it out.",
-        )
-    if column not in (None, "xpos", "upos"):
-        raise ConfigError(f"--column is {column!r}.", "Expected xpos or upos.")
-    if column == "xpos" and kind == "languages":
-        raise ConfigError(
-            "--column is 'xpos', but the probe languages compares universal tags: the tags in xpos differ by treebank.",
-            "Expected upos, or no --column; for the xpos tags of one treebank: elmo probe pos.",
-        )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from in_process_cli import run_in_process
@@ -92,6 +93,25 @@ def test_record_has_layers_static_vectors_and_most_frequent_tags_of_every_langua
     assert header.split()[:5] == ["language", "most", "freq.", "static", "0"]
     assert [row.split()[0] for row in rows] == ["de", "fr", "mean"]
     assert rows[0].split()[2] == "-"
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "message"),
+    [
+        ("ner", {"column": "upos"}, "column was given, but the data of the probe ner are not treebanks"),
+        ("wsd", {"column": "xpos"}, "column was given, but the data of the probe wsd"),
+        ("languages", {"column": "xpos"}, "column is 'xpos', but the probe languages compares universal tags"),
+        ("pos", {"column": "iob"}, "column is 'iob'"),
+        ("similarity", {"config": CONFIG}, "config was given, but the probe similarity trains no"),
+        ("wic", {"cache": Path("kept")}, "cache was given, but the probe wic trains no"),
+        ("pos", {"static_vectors": "{language}.vec"}, "static_vectors was given, but the probe pos"),
+    ],
+)
+def test_an_argument_that_the_probe_does_not_have_is_refused(kind: str, options: dict[str, Any], message: str) -> None:
+    vectors = source()
+    with pytest.raises(ConfigError, match=message):
+        run_probe(kind, vectors, [TREEBANKS / "fr"], **options)
+    assert vectors.calls == 0
 
 
 def test_vectors_need_the_language_in_their_name() -> None:
