@@ -80,6 +80,15 @@ def test_conll2012_has_parts_speakers_and_separators(tmp_path):
     assert (second.clusters, second.speakers) == ((((0, 0),),), ())
 
 
+def test_documents_without_blank_lines_between_them_are_separate(tmp_path):
+    dense = CONLL2012.replace("\n\n#end", "\n#end")
+    assert read_examples(write_file(tmp_path, dense)) == read_examples(write_file(tmp_path, CONLL2012))
+    empty = "#begin document (nw/empty); part 000\n#end document\n"
+    assert [example.doc for example in read_examples(write_file(tmp_path, empty, CONLL2012))] == [
+        "bc/cctv/00 part 000", "nw/x part 001"
+    ]  # fmt: skip
+
+
 def test_a_mention_in_two_clusters_of_a_column_is_in_the_first(tmp_path, caplog):
     path = write_file(tmp_path, GUM.replace("8\tit\t(2)", "8\tit\t(2)(3)"))
     with caplog.at_level(logging.WARNING):

@@ -146,13 +146,19 @@ class _Document:
 def _read_columns(path: Path) -> Iterator[Example]:
     document = _new_document("")
     for block in read_blocks(path):
-        begin = next((match for _, text in block.comments if (match := _BEGIN.match(text))), None)
-        if begin and document.sentences:
-            yield _finished(path, document)
-        if begin:
-            document = _new_document(begin["name"])
-        if block.rows:
-            _add_sentence(path, document, block.rows)
+        rows = block.rows
+        for begin_number, text in block.comments:
+            begin = _BEGIN.match(text)
+            if begin is None:
+                continue
+            before = [row for row in rows if row.number < begin_number]  # no blank line ends the document before
+            if before:
+                _add_sentence(path, document, before)
+            if document.sentences:
+                yield _finished(path, document)
+            document, rows = _new_document(begin["name"]), rows[len(before) :]
+        if rows:
+            _add_sentence(path, document, rows)
     if document.sentences:
         yield _finished(path, document)
 
