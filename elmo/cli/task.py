@@ -22,6 +22,7 @@ from elmo.cli.options import (
     Tokenizer,
     TrainFile,
     drop_unset,
+    known_tokenizer,
     optional_str,
     print_status,
     warn_of_file_names,
@@ -70,6 +71,14 @@ def train(
     ] = None,
     vectors: Annotated[Path | None, typer.Option(help="Static word vectors in word2vec's text format.")] = None,
     config: ConfigFile = None,
+    tokenizer: Annotated[
+        str | None,
+        typer.Option(
+            callback=known_tokenizer,
+            help="Tokenizer of raw text in the files of sst (.tsv), snli and squad, and later in `elmo task predict`: "
+            "default (English), unicode (any language), spacy:LANG, moses:LANG, whitespace. Default: default.",
+        ),
+    ] = None,
     seed: Seed = None,
     seeds: Annotated[
         int, typer.Option(min=1, help="Number of runs with consecutive seeds, each in its own folder OUT/seed-N.")
@@ -92,7 +101,12 @@ def train(
         raise ConfigError("--tune needs a biLM.", "Add --elmo MODEL.")
     mode = "tuned" if tune else "frozen" if elmo else None
     flags = drop_unset(
-        data={"train": optional_str(train), "dev": optional_str(dev), "test": optional_str(test)},
+        data={
+            "train": optional_str(train),
+            "dev": optional_str(dev),
+            "test": optional_str(test),
+            "tokenizer": tokenizer,
+        },
         words={"vectors": optional_str(vectors)},
         elmo={"mode": mode, "model": elmo, "place": place, "cache": cache},
         train={"seed": seed, "device": device},
@@ -134,10 +148,12 @@ def evaluate(
     """Score a trained model on labelled examples."""
     from elmo.tasks.predict import evaluate as evaluate_run
     from elmo.tasks.run import open_run
+    from elmo.tasks.task import read_file
 
     trained_run = open_run(find_run_folder(name), device=device, elmo_model=elmo)
     task = trained_run.task
-    scores = evaluate_run(trained_run, task.read(file), show=None)
+    examples = read_file(task, file, trained_run.config.data.tokenizer)
+    scores = evaluate_run(trained_run, examples, show=None)
     if as_json:
         print(json.dumps({"task": task.name, "metric": task.metric, "scores": scores}))
         return
@@ -169,19 +185,24 @@ def predict(
     from elmo.tasks.predict import predict as predict_run
     from elmo.tasks.raw_text import read_raw, read_raw_lines
     from elmo.tasks.run import open_run
+    from elmo.tasks.task import read_file
     from elmo.text.lines import read_lines
     from elmo.text.tokenizer_function import choose_tokenizer
 
     if (texts is not None) + (file is not None) + (examples is not None) != 1:
         raise ConfigError("Expected exactly one source of text.", "Give one of: text, --file FILE, --examples FILE.")
+    if examples is not None and tokenizer is not None:
+        raise ConfigError(
+            "--tokenizer was given, but the examples are read as in the training.", "It is for raw text; leave it out."
+        )
     warn_of_file_names(texts or [])
     trained_run = open_run(find_run_folder(name), device=device, elmo_model=elmo)
     task = trained_run.task
     line_numbers: list[int] = []  # of each example of a file of raw text
     if examples is not None:
-        inputs = task.read(examples)
+        inputs = read_file(task, examples, trained_run.config.data.tokenizer)
     else:
-        own = trained_run.embedder.tokenizer_name if trained_run.embedder else "default"
+        own = trained_run.tokenizer_name
         chosen = str(choose_tokenizer(None if own == "default" else own, tokenizer) or "default")
         if file is None:
             inputs = read_raw(task, [texts or []], chosen)

@@ -56,13 +56,14 @@ def curve(
     from elmo.tasks.config import make_config
     from elmo.tasks.learning_curve import learning_curve_cells, read_shares
     from elmo.tasks.sweep import make_plan, train_plan, with_elmo
-    from elmo.tasks.task import load_task
+    from elmo.tasks.task import load_task, read_file
 
     task, fractions = load_task(name), read_shares(shares)
     out = Path(f"{name}-curve") if out is None else out
     sources = with_elmo(sweep_settings(train, dev, test, elmo, config, device, set_), task, out)
     base = make_config(task, *sources)
-    cells = learning_curve_cells(base, len(task.read(training_file(base.data.train))), fractions, least_updates=updates)
+    num_examples = len(read_file(task, training_file(base.data.train), base.data.tokenizer))
+    cells = learning_curve_cells(base, num_examples, fractions, least_updates=updates)
     if len({cell.settings["data"]["fraction"] for cell in cells}) < 2:
         raise DataError(
             "A curve needs at least two different shares.", "Give more values in --shares, or more training examples."

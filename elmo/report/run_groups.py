@@ -16,7 +16,8 @@ _IGNORED = {  # settings in which runs of one group may differ
     "train.seed", "train.device", "train.precision", "train.keep_checkpoint", "elmo.cache", "elmo.cache_dir",
     "data.train", "data.dev", "data.test",  # files are compared by their sha256 instead
 }  # fmt: skip
-_DEFAULTS = {"train.validate_after": 0}  # settings that older records lack, with the value that they ran with
+# settings that older records lack, with the value that they ran with
+_DEFAULTS = {"train.validate_after": 0, "data.tokenizer": None}
 TITLES = {"squad": "SQuAD", "snli": "SNLI", "srl": "SRL", "coref": "Coref", "ner": "NER", "sst": "SST-5"}
 _METRICS = {"f1": "F1", "conll_f1": "average F1"}  # names of metrics in records that are written differently on a page
 

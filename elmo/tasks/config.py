@@ -13,6 +13,7 @@ from typing import Annotated, Any
 from elmo.errors import ConfigError
 from elmo.settings import above, at_least, check_fields, merge, one_of, parse_settings
 from elmo.tasks.task import Task
+from elmo.text.tokenize import tokenizer
 
 Probability = Annotated[float, at_least(0, up_to=1)]
 
@@ -24,6 +25,7 @@ class DataConfig:
     train: str = ""
     dev: str = ""
     test: str | None = None  # scored once, at the end, with the weights that were best on dev
+    tokenizer: str | None = None  # of raw text: sst .tsv, snli and squad files, and in `predict`; None: default
     fraction: Annotated[float, above(0, up_to=1)] = 1.0  # share of the training examples, drawn by the seed
 
     def __post_init__(self) -> None:
@@ -147,4 +149,12 @@ def make_config(task: Task, *layers: Mapping[str, Any]) -> RunConfig:
         settings = merge(settings, layer)
     if settings["task"] != task.name:
         raise ConfigError(f"The settings are for task {settings['task']!r}, not {task.name!r}.")
-    return parse_settings(RunConfig, settings, sections={"model": task.model_config})
+    config = parse_settings(RunConfig, settings, sections={"model": task.model_config})
+    if config.data.tokenizer is not None:
+        if not task.reads_raw_text:
+            raise ConfigError(
+                f"data.tokenizer is {config.data.tokenizer!r}, but the files of the task {task.name} are tokenised.",
+                "Leave it out; `elmo task predict` has --tokenizer for raw text.",
+            )
+        tokenizer(config.data.tokenizer)  # an unknown name is an error
+    return config

@@ -32,7 +32,7 @@ from elmo.tasks.checks import check_files, check_folder, check_same
 from elmo.tasks.config import RunConfig
 from elmo.tasks.record import command_of, finetuning_of
 from elmo.tasks.run import BILM
-from elmo.tasks.task import Task, load_task
+from elmo.tasks.task import Task, load_task, read_file
 from elmo.tasks.train import train
 from elmo.tasks.training_loop import Say
 from elmo.weights.store import CONFIG, read_store, save_store
@@ -139,7 +139,10 @@ def _finetune(
         )
     if (work / "identity.json").exists():
         check_same(work, read_json(work / "identity.json"), identity)
-    files = {split: _write_text(task, getattr(config.data, split), work / "text" / split) for split in ("train", "dev")}
+    files = {
+        split: _write_text(task, getattr(config.data, split), config.data.tokenizer, work / "text" / split)
+        for split in ("train", "dev")
+    }
     write_json(work / "identity.json", identity)
     num_tokens = sum(num for _, num in files["train"].values())
     pretraining = make_pretraining_config(
@@ -195,9 +198,10 @@ def _work_folder(folder: Path) -> Path:
 def _identity(config: RunConfig, settings: FinetuneConfig) -> dict[str, Any]:
     """What the fine-tuned model depends on: it is not used for runs in which one of these values is another."""
     sha256 = vectors_checksum(load(config.elmo.model, device=choose_device(config.train.device)))
+    tokenizer = {"tokenizer": config.data.tokenizer} if config.data.tokenizer else {}
     return {
         "initial": {"model": config.elmo.model, "sha256": sha256},
-        "data": {split: {"sha256": sha256_file(getattr(config.data, split))} for split in ("train", "dev")},
+        "data": {split: {"sha256": sha256_file(getattr(config.data, split))} for split in ("train", "dev")} | tokenizer,
         "settings": asdict(settings),
     }
 
@@ -209,12 +213,12 @@ def _finished_identity(folder: Path) -> dict[str, Any]:
     return {key: summary.get(key) for key in ("initial", "data", "settings")}
 
 
-def _write_text(task: Task, examples: str, folder: Path) -> dict[str, tuple[Path, int]]:
+def _write_text(task: Task, examples: str, tokenizer_name: str | None, folder: Path) -> dict[str, tuple[Path, int]]:
     """Writes one file per part of the text, a sentence per line; returns its path and its number of tokens."""
     with explain_write(folder):
         folder.mkdir(parents=True, exist_ok=True)
     files = {}
-    for part, sentences in task_texts(task, task.read(Path(examples))).items():
+    for part, sentences in task_texts(task, read_file(task, examples, tokenizer_name)).items():
         path = folder / f"{part}.txt"
         with atomic_file(path) as partial, open(partial, "w", encoding="utf-8", newline="\n") as file:
             file.writelines(" ".join(sentence) + "\n" for sentence in sentences)

@@ -33,10 +33,11 @@ from elmo.schema import Keys, List, Maybe, Number, check_shape
 from elmo.tasks.config import RunConfig, make_config
 from elmo.tasks.elmo_input import make_inputs
 from elmo.tasks.layer_cache import LayerSource
-from elmo.tasks.task import Labels, Task, load_task
+from elmo.tasks.task import Labels, Task, load_task, read_file
 from elmo.tasks.token_batch import BatchMaker
 from elmo.tasks.word_vectors import read_vectors
 from elmo.tasks.word_vocabulary import WordVocabulary, build_vocabulary, initial_vectors
+from elmo.text.tokenizer_function import choose_tokenizer
 
 CONFIG, WORDS, WEIGHTS, RECORD, BILM = "config.json", "words.json", "model.safetensors", "record.json", "bilm"
 _WORDS_SHAPE = {
@@ -74,6 +75,12 @@ class Run:
     device: torch.device
 
     @property
+    def tokenizer_name(self) -> str:
+        """The tokenizer of raw text: that of the training files if they may have raw text, otherwise of the biLM."""
+        of_model = self.embedder.tokenizer_name if self.embedder and not self.task.reads_raw_text else None
+        return self.config.data.tokenizer or of_model or "default"
+
+    @property
     def autocast(self) -> torch.autocast:
         """The precision of matrix products: bfloat16 if the settings choose it, by default on CUDA."""
         precision = self.config.train.precision
@@ -89,14 +96,14 @@ def read_splits(task: Task, config: RunConfig) -> tuple[Splits, list[Any]]:
     data = config.data
     if not data.train or not data.dev:
         raise ConfigError("Training needs a train and a dev file.", "Give --train FILE --dev FILE.")
-    all_train = task.read(Path(data.train))
+    all_train = read_file(task, data.train, data.tokenizer)
     selected = all_train
     if data.fraction < 1:
         count = max(1, round(data.fraction * len(all_train)))
         indices = np.random.default_rng((config.train.seed, len(all_train))).permutation(len(all_train))[:count]
         selected = [all_train[i] for i in sorted(indices)]
-    dev = task.read(Path(data.dev))
-    test = task.read(Path(data.test)) if data.test else None
+    dev = read_file(task, data.dev, data.tokenizer)
+    test = read_file(task, data.test, data.tokenizer) if data.test else None
     train = task.training_examples(selected, config.model)
     if not train:
         raise DataError(f"{data.train}: there is no example to train on.", "The [model] settings exclude all examples.")
@@ -126,6 +133,8 @@ def new_run(config: RunConfig, *, show: bool | None = None) -> tuple[Run, Splits
         vocabulary = build_vocabulary(training, other, vectors, min_count=config.words.min_count)
         initial = initial_vectors(vocabulary, vectors, word_dim, config.train.seed)
     run = _assemble(task, config, vocabulary, labels, word_dim, initial)
+    if run.embedder is not None and task.reads_raw_text:
+        choose_tokenizer(run.embedder.tokenizer_name, config.data.tokenizer or "default")  # warns of another one
     source = run.maker.source
     if source is not None:
         # a disk cache of the whole file can be used by runs on any share of it

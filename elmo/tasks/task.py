@@ -1,6 +1,6 @@
 """The definition of a task: the functions in which the six tasks differ. Training loop, input and records are shared.
 
-    example file -> task.read -> [Example]                                  <task>/data.py, no torch
+    example file -> task.read -> [Example]                                  <task>/data.py, no torch; see read_file
     [Example]    -> task.labels -> {"tag": ("O", "B-PER", ...)}             label ids, from the training examples
     [Example]    -> task.collate(examples, maker) -> batch                  maker.tokens(sentences) -> TokenBatch
     batch        -> model.loss(batch), model.predict(batch)                 <task>/model.py, built by task.build
@@ -110,7 +110,7 @@ class Task:
     metric: str  # the main score, in percent, higher is better
     fields: tuple[str, ...]  # the fields of raw text for `predict`: ("text",), ("premise", "hypothesis")
     model_config: type  # frozen dataclass of the [model] section
-    read: Callable[[Path], list[Any]]
+    read: Callable[..., list[Any]]  # (path), or (path, name of a tokenizer) if reads_raw_text
     labels: Callable[[Sequence[Any]], Labels]
     collate: Callable[[Sequence[Any], BatchMaker], Any]
     build: Callable[[Any, Labels, TokenInputs], nn.Module]  # (model_config value, labels, inputs) -> a TaskModel
@@ -121,10 +121,16 @@ class Task:
     training_examples: Callable[[list[Any], Any], list[Any]] = all_examples  # (examples, model config): phrases, limits
     size: Callable[[Any], int] = num_tokens  # batches contain examples of similar size
     texts: Callable[[Any], Mapping[str, Sequence[Sequence[str]]]] = all_sentences  # sentences for the biLM, by part
+    reads_raw_text: bool = False  # files may have text that is not tokenised
     by_sentence: bool = False  # raw text for `predict` is split into sentences, one example per sentence
     defaults: Settings = field(
         default_factory=dict
     )  # override the framework's defaults; the user's settings override them
+
+
+def read_file(task: Task, path: str | Path, tokenizer_name: str | None) -> list[Any]:
+    """The examples of a file; raw text in it is tokenised by the tokenizer of this name, None: default."""
+    return task.read(Path(path), tokenizer_name or "default") if task.reads_raw_text else task.read(Path(path))
 
 
 def load_task(name: str) -> Task:

@@ -67,6 +67,22 @@ def test_train_evaluate_predict_and_table(tmp_path, capsys, monkeypatch):
     assert json.loads(elmo(capsys, "task", "table", ".", "--json")[1])[0]["task"] == "ner"
 
 
+def test_the_tokenizer_of_the_training_is_that_of_evaluate_and_predict(tmp_path, capsys):
+    data, out = tmp_path / "data.tsv", str(tmp_path / "run")
+    data.write_text("東京が好き。\t4\n雨は嫌い。\t0\n", encoding="utf-8")
+    settings = [word for value in ("words.dim=8", "model.hidden_dim=4", "train.epochs=1") for word in ("--set", value)]
+    files = ("--train", str(data), "--dev", str(data), "--tokenizer", "unicode", "--out", out, "--device", "cpu")
+    code, _, stderr = elmo(capsys, "task", "train", "sst", *files, *settings)
+    assert code == 0, stderr
+    assert elmo(capsys, "task", "evaluate", out, str(data))[0] == 0
+    for source in (("東京が好き。",), ("--examples", str(data))):
+        code, printed, _ = elmo(capsys, "task", "predict", out, *source, "--json")
+        assert json.loads(printed.splitlines()[0])["tokens"][0] == "東"
+    code, _, stderr = elmo(capsys, "task", "predict", out, "--examples", str(data), "--tokenizer", "default")
+    assert code == 2
+    assert "--tokenizer was given, but the examples" in stderr
+
+
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGTERM")
 def test_sigterm_saves_the_run_and_says_how_to_continue(tmp_path):
     data = str(tiny_tasks.write_data(tmp_path, "ner"))

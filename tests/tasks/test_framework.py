@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import lzma
 from dataclasses import replace
 
@@ -21,7 +22,7 @@ from elmo.tasks.elmo_input import make_inputs
 from elmo.tasks.layer_cache import LayerSource
 from elmo.tasks.raw_text import read_raw, read_raw_lines
 from elmo.tasks.run import new_run
-from elmo.tasks.task import TASKS, load_task
+from elmo.tasks.task import TASKS, load_task, read_file
 from elmo.tasks.token_batch import BatchMaker, TokenBatch, to_device
 from elmo.tasks.word_vectors import read_vectors
 from elmo.tasks.word_vocabulary import UNKNOWN, WordVocabulary, build_vocabulary, encode_chars, initial_vectors
@@ -389,3 +390,25 @@ def test_a_share_of_the_data_has_all_labels_and_depends_on_the_seed(tmp_path):
     assert shares[0] == shares[1]
     assert any(examples != shares[0] for examples in shares[2:])
     assert all(len(run.labels["tag"]) == 7 for run, _ in runs)
+
+
+@pytest.mark.parametrize("name", ["sst", "snli", "squad"])
+def test_raw_text_is_read_with_the_chosen_tokenizer(tmp_path, name):
+    text = "東京が好き。"
+    pair = {"label": "neutral", "premise": text, "hypothesis": text}
+    squad = {"data": [{"paragraphs": [{"context": text, "qas": [{"question": text}]}]}]}
+    path = tmp_path / "file.tsv"
+    content = {"sst": f"{text}\t4\n", "snli": json.dumps(pair), "squad": json.dumps(squad)}[name]
+    path.write_text(content, encoding="utf-8")
+    task = load_task(name)
+    assert {len(sentence) for sentence in read_file(task, path, None)[0].sentences} == {2}  # default: English
+    assert all(sentence[0] == "東" for sentence in read_file(task, path, "unicode")[0].sentences)
+    assert make_config(task, {"data": {"tokenizer": "unicode"}}).data.tokenizer == "unicode"
+    with pytest.raises(ConfigError, match="no tokenizer 'unicod'"):
+        make_config(task, {"data": {"tokenizer": "unicod"}})
+
+
+@pytest.mark.parametrize("name", ["ner", "srl", "coref"])
+def test_a_tokenizer_for_tokenised_files_is_refused(name):
+    with pytest.raises(ConfigError, match=f"the files of the task {name} are tokenised"):
+        make_config(load_task(name), {"data": {"tokenizer": "unicode"}})

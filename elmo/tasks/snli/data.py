@@ -4,7 +4,7 @@
     {"label": "neutral", "premise": ..., "hypothesis": ...}
 
 The format of SNLI and MultiNLI, and a short form. Tokens come from the binary parse if there is one, otherwise from the
-text with the default tokenizer; a list of str is a list of tokens. Pairs on which the annotators did not agree (label
+text with a tokenizer; a list of str is a list of tokens. Pairs on which the annotators did not agree (label
 "-" or -1) are skipped, and their number is logged.
 """
 
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -44,15 +44,16 @@ class Example:
         return (self.premise, self.hypothesis)
 
 
-def read_examples(path: Path) -> list[Example]:
+def read_examples(path: Path, tokenizer_name: str = "default") -> list[Example]:
     """Reads the labelled pairs of a file; skips pairs without an agreed label."""
     examples = []
+    words_of = _word_tokenizer(tokenizer_name)
     num_pairs = 0
     for where, values in read_json_objects(path, hint="Expected one object with premise and hypothesis per line."):
         num_pairs += 1
         label = _label(values, where)
         if label is not None:
-            premise, hypothesis = (_tokens(values, where, *keys) for keys in _KEYS)
+            premise, hypothesis = (_tokens(values, words_of, where, *keys) for keys in _KEYS)
             genre = str(values.get("genre") or "")
             examples.append(Example(premise=premise, hypothesis=hypothesis, label=label, genre=genre))
     num_skipped = num_pairs - len(examples)
@@ -90,7 +91,9 @@ def _label(values: Mapping[str, Any], where: str) -> str | None:
     return str(label)
 
 
-def _tokens(values: Mapping[str, Any], where: str, *keys: str) -> tuple[str, ...]:
+def _tokens(
+    values: Mapping[str, Any], words_of: Callable[[str], tuple[str, ...]], where: str, *keys: str
+) -> tuple[str, ...]:
     parse = next((values[f"{key}_binary_parse"] for key in keys if values.get(f"{key}_binary_parse")), None)
     if isinstance(parse, str):
         tokens = [PTB_BRACKETS.get(token, token) for token in parse.split() if token not in ("(", ")")]
@@ -102,7 +105,7 @@ def _tokens(values: Mapping[str, Any], where: str, *keys: str) -> tuple[str, ...
             )
         sentence = values[key]
         if isinstance(sentence, str):
-            tokens = list(_tokenize(sentence))
+            tokens = list(words_of(sentence))
         elif isinstance(sentence, list) and all(isinstance(token, str) for token in sentence):
             tokens = sentence
         else:
@@ -112,7 +115,14 @@ def _tokens(values: Mapping[str, Any], where: str, *keys: str) -> tuple[str, ...
     return tuple(tokens)
 
 
-@lru_cache(maxsize=1 << 16)  # a premise occurs in several pairs
-def _tokenize(text: str) -> tuple[str, ...]:
-    # tokenised files write "did n't"; the tokenizer splits "didn't" correctly, but not the separate "n't"
-    return tuple(token.text for token in tokenizer("default")(text.replace(" n't", "n't")))
+def _word_tokenizer(name: str) -> Callable[[str], tuple[str, ...]]:
+    """The words of a text by the tokenizer of this name, with a cache, because a premise occurs in several pairs."""
+    tokenize = tokenizer(name)
+
+    @lru_cache(maxsize=1 << 16)
+    def words(text: str) -> tuple[str, ...]:
+        # tokenised files write "did n't"; default splits "didn't" correctly, but not the separate "n't"
+        joined = text.replace(" n't", "n't") if name == "default" else text
+        return tuple(token.text for token in tokenize(joined))
+
+    return words

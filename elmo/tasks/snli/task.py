@@ -76,6 +76,7 @@ TASK = Task(
     from_text=from_text,
     render=render,
     as_json=as_json,
+    reads_raw_text=True,
     texts=texts,
     defaults={
         "words": {"dim": 100, "tuned": True},

@@ -25,7 +25,7 @@ from elmo.errors import DataError
 from elmo.files import atomic_file, parse_json
 from elmo.text.json_lines import read_json_lines
 from elmo.text.sentences import split_sentences
-from elmo.text.tokenize import Token, tokenizer
+from elmo.text.tokenize import Token, Tokenizer, tokenizer
 
 log = logging.getLogger(__name__)
 
@@ -73,20 +73,27 @@ class Example:
 
 
 def make_example(
-    context: str, question: str, answers: Sequence[tuple[str, int]] = (), *, id: str = "", title: str = ""
+    context: str,
+    question: str,
+    answers: Sequence[tuple[str, int]] = (),
+    *,
+    id: str = "",
+    title: str = "",
+    tokenize_words: Tokenizer | None = None,  # None: default
 ) -> Example:
     """Tokenises a question and its passage; answers are pairs of a text and its first character in the context."""
-    tokens = tokenize(context)
+    tokenize_words = tokenize_words or tokenizer("default")
+    tokens, question_tokens = tokenize(context, tokenize_words), tokenize(question, tokenize_words)
     lengths = sentence_lengths(context, tokens)
-    return _build_example(context, tokens, lengths, question, answers, id, title, where="The example:")
+    return _build_example(context, tokens, lengths, question, question_tokens, answers, id, title, where="The example:")
 
 
-def read_examples(path: Path) -> list[Example]:
+def read_examples(path: Path, tokenizer_name: str = "default") -> list[Example]:
     """Reads the questions of a file in order, each with its passage."""
     lines = list(read_json_lines(path))
     hint = "Expected SQuAD's layout (data, paragraphs, qas)."
     values = parse_json("\n".join(lines).encode(), str(path), hint=hint)
-    examples = list(_read_questions(values, path, lines))
+    examples = list(_read_questions(values, path, lines, tokenizer(tokenizer_name)))
     if not examples:
         raise DataError(f"{path}: the file has no question; expected SQuAD's layout (data, paragraphs, qas).")
     num_unanswered = sum(not example.answers for example in examples)
@@ -118,10 +125,10 @@ def write_examples(path: Path, examples: Iterable[Example]) -> None:
 _SEPARATOR = re.compile("[-\u2010-\u2015~/]")  # a token of its own inside words: 1066-1077, 1939\u201345, km/h
 
 
-def tokenize(text: str) -> list[Token]:
-    """Tokens of the default tokenizer, split further at hyphens, dashes and slashes inside a word."""
+def tokenize(text: str, tokenize_words: Tokenizer) -> list[Token]:
+    """Tokens of a tokenizer, split further at hyphens, dashes and slashes inside a word."""
     tokens: list[Token] = []
-    for token in tokenizer("default")(text):
+    for token in tokenize_words(text):
         start = token.start
         for match in _SEPARATOR.finditer(token.text) if len(token.text) > 1 else ():
             separator = token.start + match.start()
@@ -157,13 +164,13 @@ class _Location:
         return f"{self.path}:{number}:{question}{f' of {self.title!r}' if self.title else ''}"
 
 
-def _read_questions(values: Any, path: Path, lines: list[str]) -> Iterator[Example]:
+def _read_questions(values: Any, path: Path, lines: list[str], tokenize_words: Tokenizer) -> Iterator[Example]:
     for article in _list(values, "data", "the file", _Location(path, lines)):
         title = str(article.get("title") or "") if isinstance(article, dict) else ""
         where = _Location(path, lines, title)
         for paragraph in _list(article, "paragraphs", "an article", where):
             context = _text(paragraph, "context", "a paragraph", where)
-            tokens = tokenize(context)
+            tokens = tokenize(context, tokenize_words)
             lengths = sentence_lengths(context, tokens)
             for qa in _list(paragraph, "qas", "a paragraph", where):
                 id = str(qa.get("id") or "") if isinstance(qa, dict) else ""
@@ -173,7 +180,10 @@ def _read_questions(values: Any, path: Path, lines: list[str]) -> Iterator[Examp
                 if not isinstance(answers, list | tuple):
                     raise DataError(f"{location} answers is {type(answers).__name__}; expected a list.")
                 pairs = [_answer(answer, location) for answer in answers]
-                yield _build_example(context, tokens, lengths, question, pairs, id, title, where=location)
+                question_tokens = tokenize(question, tokenize_words)
+                yield _build_example(
+                    context, tokens, lengths, question, question_tokens, pairs, id, title, where=location
+                )
 
 
 def _build_example(
@@ -181,13 +191,13 @@ def _build_example(
     tokens: Sequence[Token],
     lengths: tuple[int, ...],
     question: str,
+    question_tokens: Sequence[Token],
     answers: Sequence[tuple[str, int]],
     id: str,
     title: str,
     *,
     where: object,
 ) -> Example:
-    question_tokens = tokenize(question)
     if not tokens or not question_tokens:
         raise DataError(f"{where} the {'question' if tokens else 'context'} is empty; expected at least one word.")
     return Example(

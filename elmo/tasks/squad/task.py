@@ -59,8 +59,7 @@ def score_predictions(gold: Sequence[Example], predicted: Sequence[AnswerPredict
 
 
 def from_text(fields: Sequence[str], tokenize: Tokenizer) -> Example:
-    """A question about a passage; both are tokenised like the training data, so `tokenize` is ignored."""
-    return make_example(fields[0], fields[1])
+    return make_example(fields[0], fields[1], tokenize_words=tokenize)
 
 
 def render(example: Example, prediction: AnswerPrediction) -> list[Segment]:
@@ -116,6 +115,7 @@ TASK = Task(
     from_text=from_text,
     render=render,
     as_json=as_json,
+    reads_raw_text=True,
     training_examples=training_examples,
     size=size,
     texts=texts,

@@ -16,7 +16,7 @@ from elmo.errors import DataError
 from elmo.files import COMPRESSED, atomic_file
 from elmo.text.lines import read_lines
 from elmo.text.penn_treebank import PTB_BRACKETS
-from elmo.text.tokenize import tokenizer
+from elmo.text.tokenize import Tokenizer, tokenizer
 
 LABELS = ("0", "1", "2", "3", "4")
 _SYMBOL = re.compile(r"[()]|[^ \t()]+")  # a no-break space is part of a word: "3 1/2"
@@ -45,10 +45,10 @@ class Example:
         return (self.tokens,)
 
 
-def read_examples(path: Path) -> list[Example]:
-    """Reads the sentences of a file of trees, or of a .tsv file of texts and labels."""
+def read_examples(path: Path, tokenizer_name: str = "default") -> list[Example]:
+    """Reads the sentences of a file of trees, or of a .tsv file of texts and labels; the texts are tokenised."""
     if [suffix for suffix in Path(path).suffixes if suffix not in COMPRESSED][-1:] == [".tsv"]:
-        examples = list(_read_tsv(path))
+        examples = list(_read_tsv(path, tokenizer(tokenizer_name)))
         if not examples:
             raise DataError(f"{path}: the file has no text; expected lines of a text and a label, separated by a tab.")
         return examples
@@ -58,9 +58,9 @@ def read_examples(path: Path) -> list[Example]:
     return examples
 
 
-def _read_tsv(path: Path) -> Iterator[Example]:
+def _read_tsv(path: Path, tokenize: Tokenizer) -> Iterator[Example]:
     """The texts and labels of a .tsv file; its first line, which may be a header, says which column has the label."""
-    tokenize, label_column = tokenizer("default"), None
+    label_column = None
     for number, line in enumerate(read_lines(path), 1):
         if not line.strip():
             continue

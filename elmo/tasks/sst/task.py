@@ -59,6 +59,7 @@ TASK = Task(
     from_text=from_text,
     render=render,
     as_json=as_json,
+    reads_raw_text=True,
     training_examples=training_examples,
     defaults={
         "words": {"dim": 100, "tuned": True},
