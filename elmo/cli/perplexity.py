@@ -63,9 +63,9 @@ def run(
         lm.embedder.model, lm.vocab.words, files, reading, carried=carried, num_workers=workers, show_progress=True
     )
     if "-" not in files:  # stdin can be read once
-        log_warnings(decomposed_warning(list(islice(read_sentences(files, reading), 200))))
+        log_warnings(decomposed_warning(list(islice(read_sentences(files, reading, warn=False), 200))))
     if scores is not None:
-        _write_scores(lm, read_sentences(files, reading), scores)
+        _write_scores(lm, read_sentences(files, reading, warn=False), scores)
     if as_json:
         command = command_line(
             "perplexity", model, *files, tokenizer=tokenizer, encoding=stated_encoding(encoding),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import logging
 import operator
 import tempfile
 from collections.abc import Sequence
@@ -11,15 +12,17 @@ from pathlib import Path
 from typing import Any
 
 from elmo.model.bilm import BiLM
-from elmo.pretrain.data.corpus import Reading
+from elmo.pretrain.data.corpus import Reading, is_splittable
 from elmo.pretrain.data.prepare import prepare
 from elmo.pretrain.data.prepare_config import PrepareConfig
 from elmo.pretrain.data.prepared import PreparedData
-from elmo.pretrain.data.sources import find_sources
+from elmo.pretrain.data.sources import Source, find_sources
 from elmo.pretrain.train.perplexity import DEFINITION, Evaluator, LossSum
 from elmo.pretrain.train.type_inputs import input_rows
 from elmo.progress import Progress
 from elmo.weights.word_list import write_words
+
+log = logging.getLogger(__name__)
 
 
 def file_perplexity(
@@ -37,13 +40,14 @@ def file_perplexity(
     Every file is measured once; the perplexity of all comes from the sums of their losses. The text is prepared in a
     temporary folder. carried: also measure with state carried from sentence to sentence.
     """
-    paths = [source.path for source in find_sources(files)]
+    sources = find_sources(files)
+    paths = [source.path for source in sources]
     device = next(model.parameters()).device
     with tempfile.TemporaryDirectory(prefix="elmo-") as name:
         folder = Path(name)
         write_words(folder / "vocab.txt", vocab)
         prepared = [
-            _prepare_file(model, path, reading, folder, number, num_workers) for number, path in enumerate(paths)
+            _prepare_file(model, source, reading, folder, number, num_workers) for number, source in enumerate(sources)
         ]
         total = sum(data.train.num_positions for data in prepared) * (2 if carried else 1)
         measured = []
@@ -78,17 +82,25 @@ class _Measured:
 
 
 def _prepare_file(
-    model: BiLM, path: str, reading: Reading, folder: Path, number: int, num_workers: int | None
+    model: BiLM, source: Source, reading: Reading, folder: Path, number: int, num_workers: int | None
 ) -> PreparedData:
-    """Prepares one file with the vocabulary in `folder`."""
+    """Prepares one file with the vocabulary in `folder`, and warns of bytes that were replaced."""
     config = PrepareConfig(
-        files=(path,),
+        files=(source.path,),
         heldout=0.0,
         reading=reading,
         vocab_path=str(folder / "vocab.txt"),
         max_chars=model.config.chars.max_chars if model.config.chars else 50,
     )
-    return prepare(config, folder / f"data-{number}", num_workers=num_workers)
+    data = prepare(config, folder / f"data-{number}", num_workers=num_workers)
+    num_replaced = data.manifest["sources"][0]["replaced_characters"]
+    if (
+        reading.errors == "replace" and num_replaced and is_splittable(source, reading)
+    ):  # others warn when they are read
+        log.warning(
+            "%s: %d characters are U+FFFD, for bytes that are not %s.", source.path, num_replaced, reading.encoding
+        )
+    return data
 
 
 def _measure(evaluator: Evaluator, data: PreparedData, carried: bool) -> _Measured:

@@ -31,13 +31,15 @@ def read_lines(
     errors: Literal["strict", "replace"] = "strict",
     max_line_bytes: int = MAX_LINE_BYTES,
     start: LineStart = (0, 0),
+    warn: bool = True,
 ) -> Iterator[str]:
     """The lines of a text file (.gz .bz2 .xz .zst are decompressed, "-" is standard input), without line ends.
 
     `start` skips to a line whose position is known; this needs an encoding that `has_newline_bytes`.
 
     A byte-order mark at the start is dropped; an empty file has no lines. Invalid bytes are a DataError that names
-    file, line and byte; with errors="replace" they become U+FFFD, and one warning at the end counts the lines.
+    file, line and byte; with errors="replace" they become U+FFFD, and one warning at the end counts the lines,
+    unless `warn` is False, for a file of which only a part is read or which is read more than once.
     """
     if errors not in ("strict", "replace"):
         raise ConfigError(f"errors={errors!r} is unknown.", "Use 'strict' or 'replace'.")
@@ -48,7 +50,7 @@ def read_lines(
     else:
         assert start == (0, 0), "lines of this encoding have no known positions"
         decoded = _decode_blocks(path, encoding, replace, max_line_bytes)
-    return _warn_of_replaced(decoded, path, encoding, start[0])
+    return _warn_of_replaced(decoded, path, encoding, start[0]) if warn else (line for line, _ in decoded)
 
 
 def _warn_of_replaced(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import shlex
+from pathlib import Path
 
 import pytest
 from in_process_cli import run_in_process
@@ -34,3 +36,18 @@ def test_the_command_of_the_record_measures_the_same_text(words: list[str], caps
     done = run_in_process(capsys, *command[1:], "--workers", "1")
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["reset"] == record["reset"]
+
+
+@pytest.mark.parametrize("suffix", [".txt", ".txt.gz"])
+def test_replaced_bytes_are_counted_once_and_in_the_whole_text(
+    suffix: str, words: list[str], tmp_path: Path, capsys, caplog: pytest.LogCaptureFixture
+) -> None:
+    content = b"the cat sat\n" * 250 + b"the \xff sat\n" * 3
+    path = tmp_path / f"long{suffix}"
+    path.write_bytes(gzip.compress(content) if suffix == ".txt.gz" else content)
+    for more in ([], ["--scores", str(tmp_path / "scores.jsonl")]):
+        caplog.clear()
+        done = run_in_process(capsys, *words[:2], str(path), *words[3:], "--errors", "replace", *more)
+        assert done.returncode == 0, done.stderr
+        (warning,) = [record.getMessage() for record in caplog.records if "not utf-8" in record.getMessage()]
+        assert warning.startswith(f"{path}: 3 ")

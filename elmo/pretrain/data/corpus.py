@@ -61,17 +61,20 @@ class Reading:
             tokenizer(self.tokenize)  # an unknown name is an error now, before any text is read
 
 
-def read_sentences(patterns: Iterable[str | Path], reading: Reading | None = None) -> Iterator[list[str]]:
+def read_sentences(
+    patterns: Iterable[str | Path], reading: Reading | None = None, *, warn: bool = True
+) -> Iterator[list[str]]:
     """The tokens of every sentence of all files, one sentence at a time, in bounded memory.
 
     A special token that `reading.specials` does not allow is a DataError that names file and line.
+    warn: whether a warning counts the lines of each file in which invalid bytes were replaced.
     """
     reading = reading or Reading()
     split = sentence_splitter(reading)
     refused = _refused_tokens(reading)
     for source in find_sources(patterns):
         try:
-            for line_number, line in enumerate(_read_source(source, reading), start=1):
+            for line_number, line in enumerate(_read_source(source, reading, warn=warn), start=1):
                 for tokens in split(line):
                     if special := next((token for token in tokens if token in refused), None):
                         raise _special_token_error(source.path, line_number, special)
@@ -211,9 +214,9 @@ def _byte_range_chunks(index: int, source: Source, chunk_bytes: int) -> Iterator
         yield Chunk(index, source.path, start, min(start + chunk_bytes, source.size))
 
 
-def _read_source(source: Source, reading: Reading) -> Iterator[str]:
+def _read_source(source: Source, reading: Reading, *, warn: bool = True) -> Iterator[str]:
     errors: Literal["strict", "replace"] = "replace" if reading.errors == "replace" else "strict"
-    return read_lines(source.path, encoding=reading.encoding, errors=errors)
+    return read_lines(source.path, encoding=reading.encoding, errors=errors, warn=warn)
 
 
 def _text_chunks(index: int, source: Source, chunk_bytes: int, reading: Reading) -> Iterator[Chunk]:
