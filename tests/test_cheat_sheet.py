@@ -73,6 +73,11 @@ def test_the_help_of_a_long_command_prints_every_option_once_under_its_heading()
     assert sorted(flag for own in printed.values() for flag in own) == sorted([*flags(LEAVES["serve",]), "--help"])
 
 
+def test_the_help_of_device_is_the_same_in_every_command() -> None:
+    texts = {item.help for command in LEAVES.values() for item in command.params if "--device" in item.opts}
+    assert texts == {"Device: auto, cpu, cuda, cuda:1, mps. Default: auto."}
+
+
 def test_a_short_help_has_one_list_of_options() -> None:
     assert "\nOptions:\n" in help_of("merge")
     assert "\nOutput:\n" not in help_of("merge")

@@ -8,16 +8,17 @@ from typing import Annotated
 
 import typer
 
+from elmo.cli.options import ModelFile, Overwrite, Weights
 from elmo.errors import ConfigError
 
 EXAMPLE = "elmo convert options.json model/ --storage int8"
 
 
 def run(
-    model: Annotated[str, typer.Argument(help="Name, folder or file of a model; with --weights, its options file.")],
+    model: ModelFile,
     folder: Annotated[Path | None, typer.Argument(metavar="OUT", help="Folder to write; the same as --out.")] = None,
     out: Annotated[Path | None, typer.Option("--out", help="Folder to write; the same as OUT.")] = None,
-    weights: Annotated[str, typer.Option("--weights", help="Weights file, if MODEL is the options file.")] = "",
+    weights: Weights = "",
     to: Annotated[
         str,
         typer.Option(
@@ -39,7 +40,7 @@ def run(
     without_head: Annotated[bool, typer.Option("--without-head", help="Write the model without its softmax.")] = False,
     card: Annotated[Path | None, typer.Option("--card", help="Markdown file to include as the model card.")] = None,
     name: Annotated[str, typer.Option("--name", help="New name of the model.")] = "",
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace OUT if it exists.")] = False,
+    overwrite: Overwrite = False,
     allow_nonfinite: Annotated[
         bool, typer.Option("--allow-nonfinite", help="Accept NaN and infinite weights.")
     ] = False,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from elmo.cli.command_line import command_line
+from elmo.cli.options import Device
 from elmo.cli.similar import mark_word
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ def run(
     ] = None,
     language: Annotated[str, typer.Option(help="Language of the words and sentences: de, en, fr.")] = "en",
     out: Annotated[Path | None, typer.Option(help=f"SVG file for the picture; {PICTURE} by default.")] = None,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda, mps.")] = "auto",
+    device: Device = "auto",
     as_json: Annotated[
         bool, typer.Option("--json", help="Print all results as JSON; the picture is drawn only with --out.")
     ] = False,

@@ -16,6 +16,7 @@ from typing import Annotated, Any
 import typer
 
 from elmo import __version__
+from elmo.cli.options import Device
 
 EXAMPLE = "elmo doctor --json"
 LIBRARIES = ("torch", "numpy", "h5py", "safetensors", "typer")
@@ -24,9 +25,7 @@ REPAIR = f"remove both (pip uninstall elmo {DISTRIBUTION}) and install {DISTRIBU
 
 
 def run(
-    device: Annotated[
-        str, typer.Option(help="Device on which the reference vectors are recomputed: auto, cpu, cuda, mps.")
-    ] = "auto",
+    device: Device = "auto",
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")] = False,
 ) -> None:
     """Print versions, threads, devices and free disk space, and recompute the reference vectors on this machine.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from elmo.cli.options import Encoding, InvalidBytes, Tokenizer, check_invalid_bytes, print_status
+from elmo.cli.options import Encoding, InvalidBytes, OptionalDevice, Tokenizer, check_invalid_bytes, print_status
 from elmo.errors import ConfigError
 from elmo.files import require_extra
 
@@ -40,7 +40,7 @@ def run(
     ],
     model: Annotated[
         str | None,
-        typer.Option("--model", "-m", help="Model: a name, folder, zip or file. Default: the shipped model."),
+        typer.Option("--model", "-m", help="Name, folder or file of the model. Default: the shipped model."),
     ] = None,
     weights: Annotated[str | None, typer.Option(help="Weights file, if --model is an options file.")] = None,
     tokenizer: Tokenizer = None,
@@ -70,7 +70,7 @@ def run(
             help="LSTM state at the start of a sentence: reset (zeros), warm (after a fixed text), carry (continued)."
         ),
     ] = "reset",
-    device: Annotated[str | None, typer.Option(help="Device: auto, cpu, cuda, cuda:1, mps. Default: auto.")] = None,
+    device: OptionalDevice = None,
     encoding: Encoding = "utf-8",
     errors: InvalidBytes = "strict",
     paragraphs: Annotated[

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from elmo.cli.options import Tokenizer, print_status
+from elmo.cli.options import Device, ModelName, Tokenizer, print_status
 from elmo.cli.serve import require_server
 
 if TYPE_CHECKING:
@@ -19,9 +19,9 @@ EXAMPLE = "elmo explore"
 
 
 def run(
-    model: Annotated[str, typer.Option(help="Name, folder or file of the model.")] = "default",
+    model: ModelName = "default",
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port on this machine; 0 takes any free port.")] = 0,
-    device: Annotated[str, typer.Option(help="Device: auto, cpu, cuda, cuda:1, mps.")] = "auto",
+    device: Device = "auto",
     tokenizer: Tokenizer = None,
     open_browser: Annotated[
         bool, typer.Option("--browser/--no-browser", help="Whether to open the page in the default browser.")

@@ -8,22 +8,19 @@ from typing import Annotated, Any
 
 import typer
 
-from elmo.cli.options import print_status
+from elmo.cli.options import ModelFile, Overwrite, Weights, print_status
 
 ONNX_EXAMPLE = "elmo export onnx english english.onnx"
 TORCH_EXAMPLE = "elmo export torch english english.pt2 --aoti"
 
-Model = Annotated[str, typer.Argument(help="Name, folder or file of a model; with --weights, its options file.")]
-Weights = Annotated[str, typer.Option("--weights", help="Weights file, if MODEL is the options file.")]
 Check = Annotated[
     bool, typer.Option("--check/--no-check", help="Compare the written file with the model on trial inputs.")
 ]
-Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace OUT if it exists.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of lines.")]
 
 
 def export_onnx_file(
-    model: Model,
+    model: ModelFile,
     out: Annotated[Path, typer.Argument(metavar="OUT", help="File to write, with the suffix .onnx.")],
     weights: Weights = "",
     storage: Annotated[
@@ -53,7 +50,7 @@ def export_onnx_file(
 
 
 def export_torch_file(
-    model: Model,
+    model: ModelFile,
     out: Annotated[Path, typer.Argument(metavar="OUT", help="File to write, with the suffix .pt2.")],
     weights: Weights = "",
     aoti: Annotated[

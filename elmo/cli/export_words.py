@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from elmo.cli.options import Encoding, Tokenizer, print_status
+from elmo.cli.options import Device, Encoding, ModelName, Overwrite, Paragraphs, Tokenizer, print_status
 from elmo.errors import ConfigError, OutputError
 
 EXAMPLE = "elmo export words words.vec --corpus corpus.txt --max-words 20000"
@@ -48,14 +48,14 @@ def export_words(
         typer.Option(min=1, help="Number of words to write, the most frequent ones. Default: 50000."),
     ] = None,
     min_count: Annotated[
-        int | None, typer.Option(min=1, help="Least number of occurrences of a word of --corpus. Default: 1.")
+        int | None, typer.Option(min=1, help="Minimum number of occurrences of a word of --corpus. Default: 1.")
     ] = None,
-    paragraphs: Annotated[bool, typer.Option("--paragraphs", help="Split the corpus's lines into sentences.")] = False,
-    model: Annotated[str, typer.Option(help="Name, folder or file of the model.")] = "default",
+    paragraphs: Paragraphs = False,
+    model: ModelName = "default",
     tokenizer: Tokenizer = None,
     encoding: Encoding = "utf-8",
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda, mps.")] = "auto",
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace OUT if it exists.")] = False,
+    device: Device = "auto",
+    overwrite: Overwrite = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a line.")] = False,
 ) -> None:
     """Write one static vector per word in formats that gensim and the Embedding Projector read."""

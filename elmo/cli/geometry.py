@@ -8,14 +8,14 @@ from typing import Annotated
 import typer
 
 from elmo.cli.command_line import command_line
-from elmo.cli.options import Encoding, Tokenizer, stated_encoding
+from elmo.cli.options import Device, Encoding, ModelName, Tokenizer, stated_encoding
 
 EXAMPLE = "elmo geometry text.txt --model my-model/ --out geometry.json"
 
 
 def run(
-    text: Annotated[Path, typer.Argument(help="Text with one sentence per line; compressed by suffix, - for stdin.")],
-    model: Annotated[str, typer.Option(help="Name, folder or file of the model.")] = "default",
+    text: Annotated[Path, typer.Argument(help="Text with one sentence per line (.gz .bz2 .xz .zst too); - is stdin.")],
+    model: ModelName = "default",
     tokenizer: Tokenizer = None,
     encoding: Encoding = "utf-8",
     limit: Annotated[
@@ -25,7 +25,7 @@ def run(
         int, typer.Option(min=2, help="Minimum number of occurrences of a word; rarer words are ignored.")
     ] = 5,
     out: Annotated[Path | None, typer.Option(help="Write the record to this file (JSON).")] = None,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda, mps.")] = "auto",
+    device: Device = "auto",
     as_json: Annotated[bool, typer.Option("--json", help="Print the record instead of a table.")] = False,
 ) -> None:
     """Measure anisotropy, self-similarity and similarity within sentences, by layer (Ethayarajh 2019)."""

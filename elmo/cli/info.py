@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from elmo.cli.options import ModelFile, Weights
+
 if TYPE_CHECKING:
     from elmo.model.config import HeadConfig
     from elmo.weights.model_parts import ModelParts
@@ -16,10 +18,8 @@ EXAMPLE = "elmo info model/ --tensors"
 
 
 def run(
-    model: Annotated[
-        str, typer.Argument(help="Name, folder or file of a model; with --weights, its options file.")
-    ] = "default",
-    weights: Annotated[str, typer.Option("--weights", help="Weights file, if MODEL is the options file.")] = "",
+    model: ModelFile = "default",
+    weights: Weights = "",
     tensors: Annotated[bool, typer.Option("--tensors", help="Also list every tensor.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")] = False,
 ) -> None:

@@ -8,14 +8,14 @@ from typing import Annotated
 
 import typer
 
-from elmo.cli.options import print_status
+from elmo.cli.options import Overwrite, print_status
 
 EXAMPLE = "elmo merge corpus.hdf5"
 
 
 def run(
     target: Annotated[str, typer.Argument(metavar="OUT", help="The OUT argument that all shards were started with.")],
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace OUT if it exists.")] = False,
+    overwrite: Overwrite = False,
     forget_sentences: Annotated[
         bool, typer.Option("--forget-sentences", help="hdf5: do not write the dataset sentence_to_index.")
     ] = False,

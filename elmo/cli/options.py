@@ -29,7 +29,14 @@ ConfigFile = Annotated[Path | None, typer.Option(help="TOML file with settings; 
 Assignments = Annotated[
     list[str] | None, typer.Option("--set", help="Any other setting as section.key=value; may be repeated.")
 ]
-Device = Annotated[str | None, typer.Option(help="Device: auto, cpu, cuda.")]
+DEVICES = "Device: auto, cpu, cuda, cuda:1, mps. Default: auto."
+Device = Annotated[str, typer.Option("--device", show_default=False, help=DEVICES)]
+OptionalDevice = Annotated[str | None, typer.Option("--device", help=DEVICES)]  # None: that of the settings of a run
+ModelName = Annotated[str, typer.Option("--model", help="Name, folder or file of the model.")]
+ModelFile = Annotated[str, typer.Argument(help="Name, folder or file of a model; with --weights, its options file.")]
+Weights = Annotated[str, typer.Option("--weights", help="Weights file, if MODEL is the options file.")]
+Paragraphs = Annotated[bool, typer.Option("--paragraphs", help="Split the corpus's lines into sentences.")]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace OUT if it exists.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
 
 

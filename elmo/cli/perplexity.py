@@ -13,6 +13,7 @@ import typer
 from elmo.cli.command_line import command_line
 from elmo.cli.options import (
     TEXT_FILES,
+    Device,
     Encoding,
     InvalidBytes,
     ReadingTokenizer,
@@ -42,7 +43,7 @@ def run(
     ] = None,
     encoding: Encoding = "utf-8",
     errors: InvalidBytes = "strict",
-    device: Annotated[str, typer.Option(help="Device: auto, cpu, cuda, mps.")] = "auto",
+    device: Device = "auto",
     workers: Workers = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:

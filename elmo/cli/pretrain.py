@@ -12,8 +12,8 @@ from elmo.cli.options import (
     TEXT_FILES,
     Assignments,
     ConfigFile,
-    Device,
     Languages,
+    OptionalDevice,
     OptionalEncoding,
     Precision,
     ReadingTokenizer,
@@ -74,7 +74,7 @@ def run(
     lr: Annotated[float | None, typer.Option(help="Maximum learning rate.")] = None,
     seed: Seed = None,
     precision: Precision = None,
-    device: Device = None,
+    device: OptionalDevice = None,
     workers: Workers = None,
     set_: Assignments = None,
     dry_run: Annotated[

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from elmo.cli.command_line import command_line
+from elmo.cli.options import Device
 from elmo.errors import ConfigError
 
 KINDS = ("pos", "languages", "ner", "wsd", "wic", "similarity")
@@ -60,7 +61,7 @@ def run(
             help="Number type of the model's computation: float32, bfloat16, int8, float16, float64. Default: float32."
         ),
     ] = None,
-    device: Annotated[str, typer.Option(help="Device: auto, cpu, cuda, mps.")] = "auto",
+    device: Device = "auto",
     as_json: Annotated[bool, typer.Option("--json", help="Print the record as JSON instead of a table.")] = False,
 ) -> None:
     """Train or evaluate a small classifier on frozen vectors, for every layer in one pass over the text."""

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from elmo.cli.options import Encoding, InvalidBytes, Tokenizer, check_invalid_bytes, warn_of_file_names
+from elmo.cli.options import Device, Encoding, InvalidBytes, Tokenizer, check_invalid_bytes, warn_of_file_names
 from elmo.errors import ConfigError
 
 log = logging.getLogger(__name__)
@@ -35,7 +35,7 @@ def run(
         int, typer.Option(min=0, help="Number of words to print that fit best at each position, best first.")
     ] = 0,
     state: Annotated[str, typer.Option(help="LSTM state at the start of a sentence: reset, warm or carry.")] = "reset",
-    device: Annotated[str, typer.Option(help="Device: auto, cpu, cuda, mps.")] = "auto",
+    device: Device = "auto",
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per sentence.")] = False,
 ) -> None:
     """Print log-probabilities of sentences and words under a model's softmax, forward and backward."""

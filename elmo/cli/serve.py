@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from elmo.cli.options import Tokenizer, print_status
+from elmo.cli.options import Device, ModelName, Tokenizer, print_status
 from elmo.errors import ConfigError, DataError
 from elmo.serve.settings import ServeSettings, is_loopback
 
@@ -20,14 +20,14 @@ EXAMPLE = "elmo serve --port 8000 --workers 2"
 
 
 def run(
-    model: Annotated[str, typer.Option(help="Name, folder or file of the model.")] = "default",
+    model: ModelName = "default",
     host: Annotated[
         str, typer.Option(help="Address to listen on. 127.0.0.1: only this machine; 0.0.0.0: every network.")
     ] = ServeSettings.host,
     port: Annotated[
         int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes any free port.")
     ] = ServeSettings.port,
-    device: Annotated[str, typer.Option(help="Device: auto, cpu, cuda, cuda:1, mps.")] = "auto",
+    device: Device = "auto",
     dtype: Annotated[
         str, typer.Option(help="Precision of the computation: float32, bfloat16, float16, float64, int8.")
     ] = "float32",

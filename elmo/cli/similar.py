@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from elmo.cli.command_line import command_line
-from elmo.cli.options import Encoding, Tokenizer, report_folders, stated_encoding
+from elmo.cli.options import Device, Encoding, ModelName, Paragraphs, Tokenizer, report_folders, stated_encoding
 from elmo.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -38,11 +38,11 @@ def run(
     index: Annotated[
         Path | None, typer.Option(help="Folder in which the corpus's vectors are stored for later queries.")
     ] = None,
-    paragraphs: Annotated[bool, typer.Option("--paragraphs", help="Split the corpus's lines into sentences.")] = False,
+    paragraphs: Paragraphs = False,
     vectors: Annotated[
         str | None, typer.Option(help="Static vectors whose neighbours are shown too, in word2vec's text format.")
     ] = None,
-    model: Annotated[str, typer.Option(help="Name, folder or file of the model.")] = "default",
+    model: ModelName = "default",
     tokenizer: Tokenizer = None,
     encoding: Encoding = "utf-8",
     layers: Annotated[
@@ -56,8 +56,8 @@ def run(
     same_word: Annotated[
         bool, typer.Option("--same-word", help="Only other occurrences of the same word, regardless of case.")
     ] = False,
-    state: Annotated[str, typer.Option(help="reset or warm.")] = "reset",
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda, mps.")] = "auto",
+    state: Annotated[str, typer.Option(help="LSTM state at the start of a sentence: reset or warm.")] = "reset",
+    device: Device = "auto",
     as_json: Annotated[bool, typer.Option("--json", help="Print a record for `elmo report`.")] = False,
 ) -> None:
     """Show where a corpus uses a word as this sentence does, and the word's neighbours without context.

@@ -15,8 +15,8 @@ from elmo.cli.options import (
     Assignments,
     ConfigFile,
     DevFile,
-    Device,
     Encoding,
+    OptionalDevice,
     Seed,
     TaskName,
     Tokenizer,
@@ -86,7 +86,7 @@ def train(
     cache: Annotated[
         str | None, typer.Option(help="Where the layers of a frozen biLM are cached: memory, disk, off.")
     ] = None,
-    device: Device = None,
+    device: OptionalDevice = None,
     set_: Assignments = None,
     as_json: AsJson = False,
 ) -> None:
@@ -142,7 +142,7 @@ def evaluate(
     name: RunName,
     file: Annotated[Path, typer.Argument(help="Labelled examples in the format of the task.")],
     elmo: MovedModel = None,
-    device: Device = None,
+    device: OptionalDevice = None,
     as_json: AsJson = False,
 ) -> None:
     """Score a trained model on labelled examples."""
@@ -176,7 +176,7 @@ def predict(
     tokenizer: Tokenizer = None,
     encoding: Encoding = "utf-8",
     elmo: MovedModel = None,
-    device: Device = None,
+    device: OptionalDevice = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print one JSON object per example; with --file, line is its line from 0.")
     ] = False,
