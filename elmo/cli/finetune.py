@@ -11,6 +11,7 @@ from elmo.cli.options import (
     TEXT_FILES,
     Assignments,
     ConfigFile,
+    Heldout,
     Languages,
     OptionalDevice,
     OptionalEncoding,
@@ -45,13 +46,7 @@ def run(
     config: ConfigFile = None,
     tokenizer: ReadingTokenizer = None,
     encoding: OptionalEncoding = None,
-    heldout: Annotated[
-        str | None,
-        typer.Option(
-            help="Held-out text of the new domain: files separated by commas, with --language as de=test.txt, or a "
-            "share of the sentences."
-        ),
-    ] = None,
+    heldout: Heldout = None,
     also: Annotated[
         list[str] | None, typer.Option(help="Held-out text of the old domain, measured before and after as well.")
     ] = None,

@@ -75,6 +75,14 @@ InvalidBytes = Annotated[
 OptionalEncoding = Annotated[
     str | None, typer.Option("--encoding", help="Encoding of the text, for example latin-1 or utf-16. Default: utf-8.")
 ]
+Heldout = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--heldout",
+        help="Held-out text: a share of the sentences between 0 and 1, or files, separated by commas or in repeated "
+        "options; with --language as de=test.txt,fr=test2.txt. Default: 0.01.",
+    ),
+]
 RunFolder = Annotated[
     Path, typer.Option(help="Folder of the run. The same command, or --out alone, continues an interrupted run.")
 ]
@@ -148,24 +156,44 @@ def parse_languages(values: Iterable[str] | None, flag: str = "--language") -> d
     return languages
 
 
-def heldout_settings(heldout: str | None, *, by_language: bool = False) -> dict[str, Any]:
-    """Data settings of --heldout: a share of the text if it is a number, otherwise files separated by commas.
+def heldout_settings(heldout: list[str] | None, *, by_language: bool = False) -> dict[str, Any]:
+    """Data settings of --heldout: a share of the text if its only value is a number, otherwise files.
 
     With `by_language` each file is written LANGUAGE=FILE. Files replace a share in a file of settings, and a share
     replaces its files.
     """
     from elmo.pretrain.data.prepare_config import PrepareConfig
 
-    if heldout is None:
+    if not heldout:
         return {}
-    try:
-        return {"heldout": float(heldout), "heldout_files": []}
-    except ValueError:
-        files = heldout.split(",")
-    share = PrepareConfig.heldout  # the default, which is not used beside files
+    share = _share(heldout[0]) if len(heldout) == 1 else None
+    if share is not None:
+        return {"heldout": share, "heldout_files": []}
+    files = [name for value in heldout for name in _split_files(value, by_language=by_language)]
+    unused = {"heldout": PrepareConfig.heldout}  # the default share, which is not used beside files
     if by_language:
-        return {"heldout_languages": parse_languages(files, "--heldout"), "heldout": share}
-    return {"heldout_files": files, "heldout": share}
+        return {"heldout_languages": parse_languages(files, "--heldout"), **unused}
+    return {"heldout_files": files, **unused}
+
+
+def _share(value: str) -> float | None:
+    """The number that a value of --heldout is; None if it is none. A number that is also a file is refused."""
+    try:
+        share = float(value)
+    except ValueError:
+        return None
+    if os.path.exists(value):
+        raise ConfigError(
+            f"--heldout {value}: a file has this name, which is also a share of the text.",
+            f"Write {os.path.join(os.curdir, value)} for the file, or +{value} for the share.",
+        )
+    return share
+
+
+def _split_files(value: str, *, by_language: bool) -> list[str]:
+    """The files of a value of --heldout, which commas separate; a comma can also belong to the name of one file."""
+    name = value.partition("=")[2] if by_language else value
+    return [value] if os.path.exists(name) or glob.glob(name, recursive=True) else value.split(",")
 
 
 def drop_unset(**values: Any) -> dict[str, Any]:

@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from elmo.cli.options import TEXT_FILES, Encoding, Languages, Temperature, drop_unset, parse_languages, report_folders
+from elmo.cli.options import (
+    TEXT_FILES,
+    Encoding,
+    Heldout,
+    Languages,
+    Temperature,
+    drop_unset,
+    heldout_settings,
+    parse_languages,
+    report_folders,
+)
 from elmo.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -38,12 +47,7 @@ def run(
             "spacy:LANG, moses:LANG, whitespace."
         ),
     ] = None,
-    heldout: Annotated[
-        list[str],
-        typer.Option(
-            help="Held-out text: a share of the sentences between 0 and 1, or files; with --language as de=test.txt."
-        ),
-    ] = ["0.01"],  # noqa: B006  # typer copies it
+    heldout: Heldout = None,
     max_chars: Annotated[
         int, typer.Option(help="Characters (bytes) per word, including two boundary marks; longer words are cut.")
     ] = 50,
@@ -80,7 +84,7 @@ def run(
     reading = Reading(tokenize=tokenize, specials=specials, errors=errors, encoding=encoding)
     shared: dict[str, Any] = {"max_vocab": max_vocab, "min_count": min_count, "max_chars": max_chars}
     text = drop_unset(languages=parse_languages(language), temperature=temperature)
-    text |= _heldout_settings(heldout, by_language=language is not None)
+    text |= heldout_settings(heldout, by_language=language is not None)
     config = PrepareConfig(
         files=tuple(files or ()),
         reading=reading,
@@ -109,15 +113,6 @@ def run(
         return
     for name, value in facts.items():
         typer.echo(f"{name:<22} {value:,}" if isinstance(value, int) else f"{name:<22} {value}")
-
-
-def _heldout_settings(values: list[str], *, by_language: bool) -> dict[str, Any]:
-    if len(values) == 1 and not os.path.exists(values[0]):
-        try:
-            return {"heldout": float(values[0])}
-        except ValueError:
-            pass  # a glob
-    return {"heldout_languages": parse_languages(values, "--heldout")} if by_language else {"heldout_files": values}
 
 
 def _facts(data: PreparedData) -> dict[str, Any]:

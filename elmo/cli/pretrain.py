@@ -12,6 +12,7 @@ from elmo.cli.options import (
     TEXT_FILES,
     Assignments,
     ConfigFile,
+    Heldout,
     Languages,
     OptionalDevice,
     OptionalEncoding,
@@ -48,13 +49,7 @@ def run(
     ] = None,
     tokenizer: ReadingTokenizer = None,
     encoding: OptionalEncoding = None,
-    heldout: Annotated[
-        str | None,
-        typer.Option(
-            help="Validation text: a share of the sentences between 0 and 1, or files separated by commas; with "
-            "--language as de=test.txt,fr=test2.txt."
-        ),
-    ] = None,
+    heldout: Heldout = None,
     vocab: Annotated[
         str | None, typer.Option(help="Vocabulary file. Default: the most frequent words of the text.")
     ] = None,

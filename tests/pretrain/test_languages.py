@@ -357,9 +357,6 @@ def test_wrong_held_out_files_are_refused_by_a_dry_run_and_before_anything_is_wr
     options += ["--heldout", heldout.format(folder=tmp_path)]
     run = ["pretrain", *options, "--out", str(tmp_path / "run"), "--preset", "tiny", "--device", "cpu"]
     for command_line in ([*run, "--dry-run"], run, ["prepare", *options, "--check"]):
-        if command_line[0] == "prepare":  # its option is repeated for further files
-            first, second = options[-1].split(",")
-            command_line[command_line.index("--heldout") : -1] = ["--heldout", first, "--heldout", second]
         refused = run_in_process(capsys, *command_line)
         assert refused.returncode in (1, 2), refused.stderr
         assert message in refused.stderr
@@ -400,6 +397,41 @@ def test_the_held_out_option_replaces_what_a_file_of_settings_holds_out(
             "tiny", "--device", "cpu", "--out", str(tmp_path / "run"),
         )  # fmt: skip
         assert planned.returncode == 0, planned.stderr
+
+
+@pytest.mark.parametrize("verb", ["prepare", "pretrain", "finetune"])
+def test_a_held_out_share_that_is_also_a_file_is_refused_in_every_verb(
+    verb: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_text(tmp_path / "text.txt")
+    write_text(tmp_path / "0.1", 10, seed=5)
+    arguments = [verb, *(["default"] if verb == "finetune" else []), "text.txt", "--out", "out", "--heldout", "0.1"]
+    refused = run_in_process(capsys, *arguments)
+    assert refused.returncode == 2
+    assert "--heldout 0.1: a file has this name, which is also a share of the text." in refused.stderr
+    assert "Write ./0.1 for the file, or +0.1 for the share." in refused.stderr
+    assert not (tmp_path / "out").exists()
+
+
+def test_held_out_files_and_shares_of_elmo_prepare(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_text(tmp_path / "text.txt", 200)
+    for number, name in enumerate(("0.01", "test.txt", "a,b.txt")):
+        write_text(tmp_path / name, 10, seed=5 + number)
+
+    def num_heldout(*values: str) -> int:
+        more = [word for value in values for word in ("--heldout", value)]
+        out = str(tmp_path / f"out{len(list(tmp_path.iterdir()))}")
+        done = run_in_process(capsys, "prepare", "text.txt", *more, "--out", out, "--workers", "1", "--json")
+        assert done.returncode == 0, done.stderr
+        return int(json.loads(done.stdout)["heldout_sentences"])
+
+    assert num_heldout("./0.01") == num_heldout("a,b.txt") == 10
+    assert num_heldout("test.txt,./0.01") == num_heldout("test.txt", "./0.01") == 20
+    assert num_heldout("+0.01") == num_heldout() < 10, "the default is a share, also beside a file named 0.01"
 
 
 def test_a_language_without_a_measured_sentence_is_left_out_of_a_validation(tmp_path: Path) -> None:
