@@ -23,6 +23,7 @@ from elmo.cli.options import (
     StopAfter,
     Temperature,
     Workers,
+    check_share,
     drop_unset,
     heldout_settings,
     parse_languages,
@@ -112,6 +113,7 @@ def run(
         reading = {"tokenize": reading_tokenizer_of(parts.tokenizer, tokenizer, announce=is_first) or OFF}
         settings = make_config(DEFAULTS, given, {"data": {"reading": reading}}, *assignments)
         options = {"max_new_words": 50_000, "min_count": 5, **drop_unset(**options)}
+    check_share(heldout, settings.data)
     options["also"] = tuple(options.get("also", ()))
     result, report = finetune(
         parts,

@@ -8,11 +8,14 @@ import os
 import sys
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from elmo.errors import ConfigError, printable
+
+if TYPE_CHECKING:
+    from elmo.pretrain.data.prepare_config import PrepareConfig
 
 log = logging.getLogger(__name__)
 
@@ -160,13 +163,13 @@ def heldout_settings(heldout: list[str] | None, *, by_language: bool = False) ->
     """Data settings of --heldout: a share of the text if its only value is a number, otherwise files.
 
     With `by_language` each file is written LANGUAGE=FILE. Files replace a share in a file of settings, and a share
-    replaces its files.
+    replaces its `heldout_files`; `check_share` refuses a share beside its `heldout_languages`.
     """
     from elmo.pretrain.data.prepare_config import PrepareConfig
 
     if not heldout:
         return {}
-    share = _share(heldout[0]) if len(heldout) == 1 else None
+    share = _share(heldout)
     if share is not None:
         return {"heldout": share, "heldout_files": []}
     files = [name for value in heldout for name in _split_files(value, by_language=by_language)]
@@ -176,8 +179,20 @@ def heldout_settings(heldout: list[str] | None, *, by_language: bool = False) ->
     return {"heldout_files": files, **unused}
 
 
-def _share(value: str) -> float | None:
-    """The number that a value of --heldout is; None if it is none. A number that is also a file is refused."""
+def check_share(heldout: list[str] | None, data: PrepareConfig) -> None:
+    """A share of --heldout is refused where the settings name held-out files of languages, which would be used."""
+    if heldout and _share(heldout) is not None and data.heldout_languages:
+        raise ConfigError(
+            f"--heldout {heldout[0]} is a share of the text, and data.heldout_languages names held-out files.",
+            "Leave out --heldout, or the table data.heldout_languages in the file of settings.",
+        )
+
+
+def _share(heldout: list[str]) -> float | None:
+    """The share that --heldout gives; None if it gives files. A number that is also the name of a file is refused."""
+    value, *others = heldout
+    if others:
+        return None
     try:
         share = float(value)
     except ValueError:

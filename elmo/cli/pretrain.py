@@ -24,6 +24,7 @@ from elmo.cli.options import (
     StopAfter,
     Temperature,
     Workers,
+    check_share,
     drop_unset,
     heldout_settings,
     parse_languages,
@@ -115,6 +116,7 @@ def run(
         settings = continued_config(out, *changes)
     else:
         settings = make_config(read_toml(config) if config else {}, *changes, words=words)
+    check_share(heldout, settings.data)
     if not settings.data.training_files:
         raise ConfigError("No text files were given.", f"Example: {EXAMPLE}")
     if dry_run:

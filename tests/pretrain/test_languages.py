@@ -399,6 +399,22 @@ def test_the_held_out_option_replaces_what_a_file_of_settings_holds_out(
         assert planned.returncode == 0, planned.stderr
 
 
+@pytest.mark.parametrize("share", ["0.01", "0.3"])
+@pytest.mark.parametrize("verb", ["pretrain", "finetune"])
+def test_a_held_out_share_beside_held_out_files_of_languages_is_refused(
+    verb: str, share: str, tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    files, test = write_languages(tmp_path), write_text(tmp_path / "test.txt", 10, seed=5)
+    table = "".join(f"{name} = ['{path}']\n" for name, path in files.items())
+    (tmp_path / "run.toml").write_text(f"[data.languages]\n{table}[data.heldout_languages]\nbb = ['{test}']\n")
+    arguments = [verb, *(["default"] if verb == "finetune" else []), "--config", str(tmp_path / "run.toml")]
+    refused = run_in_process(capsys, *arguments, "--heldout", share, "--out", str(tmp_path / "run"))
+    assert refused.returncode == 2
+    message = f"--heldout {share} is a share of the text, and data.heldout_languages names held-out files."
+    assert message in refused.stderr
+    assert not (tmp_path / "run").exists()
+
+
 @pytest.mark.parametrize("verb", ["prepare", "pretrain", "finetune"])
 def test_a_held_out_share_that_is_also_a_file_is_refused_in_every_verb(
     verb: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
