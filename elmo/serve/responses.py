@@ -53,7 +53,7 @@ def items_response(
 ) -> Response:
     """JSON with one entry per text, in order: its tokens, offsets and what `describe` makes of its result, or an error.
 
-    The status is 200, unless every text failed: then that of the first failure.
+    The status is 200, unless every text failed: then status and `error` of the answer are those of the first failure.
     """
     entries: list[dict[str, Any]] = []
     for index, (item, result) in enumerate(zip(items, results, strict=True)):
@@ -64,8 +64,9 @@ def items_response(
         else:
             entries.append({"tokens": item.tokens, "offsets": item.offsets, **describe(result)})
     failures = [result for result in results if isinstance(result, Failure)]
-    all_failed = bool(failures) and len(failures) == len(results)
-    return json_response({**about, "items": entries}, failures[0].status if all_failed else 200)
+    if failures and len(failures) == len(results):
+        return json_response({"error": entries[0]["error"], **about, "items": entries}, failures[0].status)
+    return json_response({**about, "items": entries})
 
 
 def vectors_as_json(vectors: np.ndarray, names: Sequence[str], encoding: str) -> dict[str, Any]:

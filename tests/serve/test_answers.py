@@ -219,7 +219,14 @@ def test_one_bad_item_has_an_error_in_its_place(tiny_server, offline):
     assert items[1]["error"]["field"] == "texts[1]"
     assert "texts[2][1]" in items[2]["error"]["message"]
     np.testing.assert_allclose(vectors_of(items[4])[0], offline.embed("fine"), atol=TOLERANCE)
-    assert tiny_server.post("/embed", {"texts": [17]}).status == 422
+
+
+@pytest.mark.parametrize("path", ["/embed", "/score", "/substitutes"])
+def test_answer_has_the_first_error_if_all_items_fail(tiny_server, path):
+    answer = tiny_server.post(path, {"texts": [17, None]})
+    assert answer.status == 422
+    assert answer.error == answer.json()["items"][0]["error"]
+    assert (answer.error["code"], answer.error["field"]) == ("invalid_text", "texts[0]")
 
 
 def test_models_and_openapi_describe_the_server(tiny_server):
