@@ -68,6 +68,9 @@ def add_routes(router: APIRouter, service: Service) -> None:
             raise ApiError(422, "invalid", "layer and weights exclude each other.", field="weights")
         if body.weights is not None:
             layer, weights = None, np.array(checked_weights(body.weights, num_layers))
+            if not weights.any():
+                raise ApiError(422, "invalid", "weights are all zero: no vector is left to compare.", field="weights")
+            weights /= np.abs(weights).max()  # the cosine does not change, and tiny squares do not become zero
         else:
             layer = checked_layer(num_layers - 1 if body.layer is None else body.layer, num_layers, "layer")
             weights = np.eye(num_layers)[layer]

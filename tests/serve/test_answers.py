@@ -229,6 +229,21 @@ def test_answer_has_the_first_error_if_all_items_fail(tiny_server, path):
     assert (answer.error["code"], answer.error["field"]) == ("invalid_text", "texts[0]")
 
 
+def test_similar_refuses_weights_that_are_all_zero(tiny_server):
+    answer = tiny_server.post("/similar", {"text": "The bank .", "token": 1, "weights": [0, 0.0, -0.0]})
+    assert (answer.status, answer.error["field"]) == (422, "weights")
+
+
+@pytest.mark.parametrize("scale", [1e-300, 1e-30, 1e5])
+def test_similar_does_not_depend_on_the_scale_of_the_weights(tiny_server, scale):
+    body = {"text": "The bank raised rates .", "token": 1, "top": 4}
+    expected = tiny_server.post("/similar", {**body, "weights": [0.5, -0.25, 1.0]}).json()["neighbors"]
+    scaled = [scale * weight for weight in (0.5, -0.25, 1.0)]
+    neighbors = tiny_server.post("/similar", {**body, "weights": scaled}).json()["neighbors"]
+    assert [(n["line"], n["position"]) for n in neighbors] == [(n["line"], n["position"]) for n in expected]
+    np.testing.assert_allclose([n["cosine"] for n in neighbors], [n["cosine"] for n in expected], atol=TOLERANCE)
+
+
 def test_models_and_openapi_describe_the_server(tiny_server):
     (model,) = tiny_server.get("/v1/models").json()["data"]
     assert (model["id"], model["dim"], model["num_layers"], model["has_softmax"]) == ("tiny", 128, 3, True)
