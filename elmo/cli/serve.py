@@ -72,7 +72,10 @@ def run(
     ] = None,
     allowed_host: Annotated[
         list[str] | None,
-        typer.Option(help="Name of this server that a Host header may hold; may be repeated. Default: this machine's."),
+        typer.Option(
+            help="Name of this server that a Host header may hold besides localhost; may be repeated. Default: no "
+            "other name, or every name if --host is not a loopback address."
+        ),
     ] = None,
     bank: Annotated[
         Path | None, typer.Option(help="Sentences for /similar, one per line. Default: the shipped ones.")

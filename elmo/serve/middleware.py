@@ -24,7 +24,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from elmo.serve.api_error import ApiError
 from elmo.serve.body_reader import BodyReader, ClientGone, too_large
 from elmo.serve.metrics import Metrics
-from elmo.serve.settings import ServeSettings, is_loopback
+from elmo.serve.settings import HOST_NAME, ServeSettings, is_loopback
 
 log = logging.getLogger(__name__)
 
@@ -39,7 +39,7 @@ SECURITY_HEADERS = [
     (b"cross-origin-resource-policy", b"same-origin"),
 ]
 OPEN_PATHS = ("/", "/healthz", "/readyz", "/openapi.json")  # need no API key; neither do files of the page
-_HOST = re.compile(r"(?P<name>[A-Za-z0-9._-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\])(?::\d{1,5})?")
+_HOST = re.compile(rf"(?P<name>{HOST_NAME})(?::\d{{1,5}})?")
 _REQUEST_ID = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _CHUNK = 256 * 1024  # bytes of an answer that are written at once
 CLIENT_LEFT = 499  # in metrics and logs only
@@ -163,17 +163,18 @@ class _Answer:
 
 
 def host_is_allowed(host: str | None, settings: ServeSettings) -> bool:
-    """Whether a request names this server: one of the allowed hosts, on loopback this machine, else any valid name.
+    """Whether a request names this server: this machine, or one of the allowed hosts.
 
-    A page of another site that resolves its own name to 127.0.0.1 is refused by this (DNS rebinding).
+    Without allowed hosts, a server that does not listen on loopback accepts every valid name. On loopback, a page of
+    another site that resolves its own name to 127.0.0.1 is refused by this (DNS rebinding).
     """
     match = _HOST.fullmatch(host or "")
     if match is None:
         return False
     name = match["name"].lower()
-    if settings.allowed_hosts:
-        return name in settings.allowed_hosts
-    return not is_loopback(settings.host) or is_loopback(name)
+    if is_loopback(name) or name in settings.allowed_hosts:
+        return True
+    return not settings.allowed_hosts and not is_loopback(settings.host)
 
 
 async def _call(app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:

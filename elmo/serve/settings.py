@@ -5,10 +5,13 @@ from __future__ import annotations
 import ipaddress
 import math
 import os
+import re
 from dataclasses import dataclass, fields
 from pathlib import Path
 
 from elmo.errors import ConfigError
+
+HOST_NAME = r"[A-Za-z0-9._-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\]"  # the name in a Host header
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,7 +39,7 @@ class ServeSettings:
     stall_timeout: float = 20.0  # a worker without heartbeat for this long is killed
     start_timeout: float = 300.0  # for loading the model
     api_keys: tuple[str, ...] = ()  # any of them opens the API; none: no key is needed
-    allowed_hosts: tuple[str, ...] = ()  # of the Host header; none: see middleware.host_is_allowed
+    allowed_hosts: tuple[str, ...] = ()  # of the Host header, in lower case: see middleware.host_is_allowed
     bank: Path | None = None  # sentences of /similar; None: the shipped ones
     log_requests: bool = False
 
@@ -49,6 +52,12 @@ class ServeSettings:
                 raise ConfigError(f"{field.name} is {value}; expected a number above 0.")
         if self.port > 65535:
             raise ConfigError(f"port is {self.port}; expected 0 to 65535.")
+        for name in self.allowed_hosts:
+            if not re.fullmatch(HOST_NAME, name):
+                raise ConfigError(
+                    f"allowed_hosts has {name!r}; expected a name or an address without scheme, port and wildcard.",
+                    "Write for example elmo.example.org, or an IPv6 address as [2001:db8::1].",
+                )
         if self.queue_tokens < self.max_tokens:
             raise ConfigError(
                 f"queue_tokens is {self.queue_tokens} and max_tokens is {self.max_tokens}: the largest request would "

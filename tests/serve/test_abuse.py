@@ -10,6 +10,10 @@ import pytest
 from live_server import live_server
 from served_models import load_tiny
 
+from elmo.errors import ConfigError
+from elmo.serve.middleware import host_is_allowed
+from elmo.serve.settings import ServeSettings
+
 GOOD = {"texts": ["The bank of the river ."]}
 
 
@@ -193,6 +197,24 @@ def test_host_of_another_site_is_refused_on_loopback(tiny_server, host):
 @pytest.mark.parametrize("host", ["localhost", "127.0.0.1:80", "[::1]:8000", "LOCALHOST"])
 def test_host_of_this_machine_is_accepted(tiny_server, host):
     assert tiny_server.get("/healthz", host=host).status == 200
+
+
+def test_host_that_is_allowed_and_this_machine_are_accepted_and_others_are_not():
+    for host in ("127.0.0.1", "0.0.0.0"):
+        settings = ServeSettings(host=host, allowed_hosts=("elmo.example", "10.0.0.7", "[fe80::1]"))
+        for name in ("elmo.example", "ELMO.example:8000", "10.0.0.7:8000", "[fe80::1]:80"):
+            assert host_is_allowed(name, settings), name
+        for name in ("localhost:8000", "127.0.0.1"):  # health checks of a container
+            assert host_is_allowed(name, settings), name
+        assert not host_is_allowed("evil.example", settings)
+
+
+@pytest.mark.parametrize(
+    "name", ["elmo.example:8000", "https://elmo.example", "*", "*.example", "", "fe80::1", "[fe80::1]:80", "a b", "a/b"]
+)
+def test_allowed_host_that_no_request_can_have_is_refused(name):
+    with pytest.raises(ConfigError, match=r"allowed.host.*expected a name"):
+        ServeSettings(allowed_hosts=("localhost", name))
 
 
 def test_answers_carry_security_headers_and_no_cors(tiny_server):
