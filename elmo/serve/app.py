@@ -40,6 +40,7 @@ def make_app(service: Service) -> Gate:
         description="Contextual word vectors, scores and substitutes from a biLM (ELMo).",
         docs_url=None,  # their pages load scripts from other servers
         redoc_url=None,
+        redirect_slashes=False,  # the address of a redirect is made of the Host header, which a proxy changes
     )
     router = APIRouter(route_class=_StrictRoute, responses=_ERRORS)
     for routes in (routes_embed, routes_words, routes_status):

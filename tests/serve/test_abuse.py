@@ -168,6 +168,12 @@ def test_large_headers_are_refused(tiny_server):
     assert answer[9:12] in (b"400", b"431")
 
 
+@pytest.mark.parametrize(("method", "path"), [("POST", "/embed/"), ("GET", "/healthz/")])
+def test_path_with_a_slash_at_its_end_is_not_redirected(tiny_server, method, path):
+    answer = tiny_server.request(method, path, b'{"texts": ["a"]}', {"content-type": "application/json"})
+    check_error(answer, 404)
+
+
 @pytest.mark.parametrize(
     "path",
     [
