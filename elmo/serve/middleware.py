@@ -24,7 +24,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from elmo.serve.api_error import ApiError
 from elmo.serve.body_reader import BodyReader, ClientGone, too_large
 from elmo.serve.metrics import Metrics
-from elmo.serve.settings import HOST_NAME, ServeSettings, is_loopback
+from elmo.serve.settings import HOST_NAME, MAX_HEADER_BYTES, ServeSettings, is_loopback
 
 log = logging.getLogger(__name__)
 
@@ -79,6 +79,8 @@ class Gate:
     async def _handle(
         self, scope: Scope, headers: dict[bytes, str], receive: Receive, reader: BodyReader, answer: _Answer
     ) -> None:
+        if _header_bytes(scope) > MAX_HEADER_BYTES:  # h11 limits only headers that arrive in parts
+            raise ApiError(431, "headers_too_large", f"The headers of a request may have {MAX_HEADER_BYTES:,} bytes.")
         if not host_is_allowed(headers.get(b"host"), self._settings):
             raise ApiError(400, "bad_host", "The Host header is missing or names another server.", field="Host")
         self._check_key(scope["path"], headers)
@@ -202,6 +204,11 @@ def _request_id(headers: dict[bytes, str]) -> str:
 
 def _digest(key: bytes) -> bytes:
     return hashlib.sha256(key).digest()
+
+
+def _header_bytes(scope: Scope) -> int:
+    target = len(scope["raw_path"]) + len(scope["query_string"])
+    return target + sum(len(name) + len(value) + 4 for name, value in scope["headers"])  # ": " and the line's end
 
 
 def _check_content(headers: dict[bytes, str], limit: int) -> None:

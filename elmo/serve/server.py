@@ -25,12 +25,10 @@ from elmo.serve.model_source import LoadEmbedder
 from elmo.serve.protocol import timed_protocol
 from elmo.serve.request_queue import RequestQueue
 from elmo.serve.service import Service
-from elmo.serve.settings import ServeSettings
+from elmo.serve.settings import MAX_HEADER_BYTES, ServeSettings
 from elmo.serve.workers import Worker, WorkerDied
 from elmo.text.tokenize import tokenizer
 from elmo.text.tokenizer_function import make_tokenizer
-
-MAX_HEADER_BYTES = 16 * 1024
 
 
 @dataclass(frozen=True)

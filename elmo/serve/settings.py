@@ -11,6 +11,7 @@ from pathlib import Path
 
 from elmo.errors import ConfigError
 
+MAX_HEADER_BYTES = 16 * 1024  # of the request line and the headers together
 HOST_NAME = r"[A-Za-z0-9._-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\]"  # the name in a Host header
 
 

@@ -168,6 +168,12 @@ def test_large_headers_are_refused(tiny_server):
     assert answer[9:12] in (b"400", b"431")
 
 
+@pytest.mark.parametrize(("target", "header"), [(b"/healthz", b"a" * 17_000), (b"/healthz?" + b"a" * 17_000, b"")])
+def test_large_headers_are_refused_also_if_they_arrive_at_once(tiny_server, target, header):
+    answer = tiny_server.raw(b"GET " + target + b" HTTP/1.1\r\nHost: localhost\r\nX: " + header + b"\r\n\r\n")
+    assert answer[:12] in (b"HTTP/1.1 400", b"HTTP/1.1 431")
+
+
 @pytest.mark.parametrize(("method", "path"), [("POST", "/embed/"), ("GET", "/healthz/")])
 def test_path_with_a_slash_at_its_end_is_not_redirected(tiny_server, method, path):
     answer = tiny_server.request(method, path, b'{"texts": ["a"]}', {"content-type": "application/json"})
