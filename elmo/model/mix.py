@@ -6,6 +6,7 @@ the biLM. Mixes of the same shape start with equal weights.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import torch
@@ -39,7 +40,12 @@ class ScalarMix(nn.Module):
             raise ConfigError(f"layer_norm is {layer_norm!r}; expected one of {', '.join(LAYER_NORMS)}.")
         if fixed is not None and len(fixed) != num_layers:
             raise ConfigError(f"There are {len(fixed)} fixed weights for {num_layers} layers; expected one per layer.")
-        if not 0 <= dropout <= 1 or penalty < 0:
+        if fixed is not None and not torch.tensor(fixed, dtype=torch.float32, device="cpu").softmax(0).isfinite().all():
+            # -inf beside finite weights leaves its layer out
+            raise ConfigError(f"fixed is {list(fixed)}; expected numbers that are not NaN or inf, at least one finite.")
+        if fixed is not None and top_only:
+            raise ConfigError("top_only uses no weights, and fixed gives some.", "Leave one of them out.")
+        if not 0 <= dropout <= 1 or not 0 <= penalty < math.inf:
             raise ConfigError(f"dropout is {dropout} and penalty {penalty}; expected 0 to 1, and 0 or more.")
         self.num_layers, self.layer_norm, self.top_only = num_layers, layer_norm, top_only
         self.dropout, self.penalty_weight = dropout, penalty

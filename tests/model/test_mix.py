@@ -148,6 +148,30 @@ def test_layers_that_are_no_tensors_of_equal_shape_are_refused() -> None:
         ScalarMix(3)([])
 
 
+@pytest.mark.parametrize(
+    "fixed", [[float("nan"), 0.0, 1.0], [float("inf"), 0.0, 1.0], [float("-inf")] * 3, [float("inf")] * 3]
+)
+def test_fixed_weights_without_a_softmax_are_refused(fixed: list[float]) -> None:
+    with pytest.raises(ConfigError, match=r"fixed is .*; expected"):
+        ScalarMix(3, fixed=fixed)
+
+
+def test_fixed_weight_of_minus_infinity_leaves_the_layer_out() -> None:
+    mix = ScalarMix(3, fixed=[0.0, float("-inf"), 0.0])
+    assert mix.layer_weights().tolist() == [0.5, 0.0, 0.5]
+
+
+def test_fixed_weights_beside_top_only_are_refused() -> None:
+    with pytest.raises(ConfigError, match="top_only"):
+        ScalarMix(3, top_only=True, fixed=[0.0, 0.0, 1.0])
+
+
+def test_infinite_or_missing_penalty_is_refused() -> None:
+    for penalty in (float("nan"), float("inf"), -1.0):
+        with pytest.raises(ConfigError, match="penalty"):
+            ScalarMix(3, penalty=penalty)
+
+
 def test_wrong_counts_are_refused() -> None:
     with pytest.raises(ConfigError, match="3 layers and got 2"):
         ScalarMix(3)([torch.zeros(1, 1, 4)] * 2)
