@@ -141,15 +141,20 @@ def require_server() -> None:
 
 def read_api_keys(path: Path | None) -> tuple[str, ...]:
     """The keys of a file and of the environment; a key is never an option, because every user can list processes."""
-    keys = [os.environ["ELMO_API_KEY"]] if os.environ.get("ELMO_API_KEY") else []
+    keys = {"ELMO_API_KEY": os.environ["ELMO_API_KEY"]} if os.environ.get("ELMO_API_KEY") else {}  # by its place
     if path is not None:
         try:
-            lines = path.read_text(encoding="utf-8").splitlines()
+            lines = path.read_text(encoding="utf-8-sig").splitlines()  # some editors write a byte-order mark
         except (OSError, UnicodeError) as error:
             raise DataError(f"--api-key-file {path} cannot be read ({error}).") from error
-        keys += [line.strip() for line in lines if line.strip()]
-        if not keys:
+        in_file = {f"{path}, line {number}": line.strip() for number, line in enumerate(lines, 1) if line.strip()}
+        if not in_file:
             raise DataError(f"--api-key-file {path} holds no key.", "Write one key per line.")
-    if any(not key.isascii() or not key.isprintable() or " " in key for key in keys):
-        raise ConfigError("An API key holds spaces or other characters than printable ASCII.")
-    return tuple(keys)
+        keys |= in_file
+    for place, key in keys.items():
+        if not key.isascii() or not key.isprintable() or " " in key:
+            raise ConfigError(
+                f"{place}: expected an API key; this has spaces or other characters than printable ASCII.",
+                "Write one key per line and nothing else.",
+            )
+    return tuple(keys.values())

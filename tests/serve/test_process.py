@@ -20,6 +20,8 @@ import pytest
 from in_process_cli import run_in_process
 from live_server import PATIENCE_S
 
+from elmo.cli.serve import read_api_keys
+from elmo.errors import ConfigError, DataError
 from elmo.serve.settings import usable_cores
 
 ROOT = Path(__file__).parents[2]
@@ -165,6 +167,29 @@ def test_wrong_option_is_one_clear_error(capsys, tmp_path, monkeypatch, options,
     assert words in done.stderr
     assert "Traceback" not in done.stderr
     assert done.stdout == ""
+
+
+def test_api_keys_are_read_also_after_a_byte_order_mark(tmp_path, monkeypatch):
+    monkeypatch.setenv("ELMO_API_KEY", "first")
+    (tmp_path / "keys.txt").write_bytes(b"\xef\xbb\xbfsecond\r\n\r\n third \r\n")
+    assert read_api_keys(tmp_path / "keys.txt") == ("first", "second", "third")
+
+
+def test_error_of_an_api_key_names_its_place_and_not_the_key(tmp_path, monkeypatch):
+    (tmp_path / "keys.txt").write_text("good\n\n# of the team\n")
+    with pytest.raises(ConfigError, match=r"keys\.txt, line 3: expected an API key") as caught:
+        read_api_keys(tmp_path / "keys.txt")
+    assert "team" not in str(caught.value)
+    monkeypatch.setenv("ELMO_API_KEY", "secret\n")
+    with pytest.raises(ConfigError, match="ELMO_API_KEY: expected"):
+        read_api_keys(None)
+
+
+def test_file_without_keys_is_refused_also_beside_the_environment(tmp_path, monkeypatch):
+    monkeypatch.setenv("ELMO_API_KEY", "first")
+    (tmp_path / "keys.txt").write_text("\n")
+    with pytest.raises(DataError, match="holds no key"):
+        read_api_keys(tmp_path / "keys.txt")
 
 
 def test_port_in_use_is_reported_before_the_model_is_loaded(capsys):
