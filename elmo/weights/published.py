@@ -63,7 +63,7 @@ def write_published(folder: Path, parts: ModelParts, *, overwrite: bool = False)
 def read_vocab(folder: Path, config: BiLMConfig) -> tuple[str, ...] | None:
     """The word list in a folder, or None; its length must match the model's word tables."""
     names = (folder / VOCAB, folder / f"{VOCAB}.gz")
-    path = next((p for p in names if p.exists()), _only_match(folder, "vocab*.txt*"))
+    path = next((p for p in names if p.exists()), None) or _only_match(folder, "vocab*.txt*")
     if path is None:
         return None
     size = config.head.vocab_size if config.head else config.words.num_words if config.words else None

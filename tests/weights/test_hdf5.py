@@ -140,6 +140,13 @@ def test_softmax_in_a_separate_file_is_read_and_written(tmp_path):
     np.testing.assert_array_equal(second.tensors["head.weight"].numpy(), weights["softmax/W"])
 
 
+def test_vocab_txt_is_read_without_a_warning_about_other_word_lists(tmp_path, caplog):
+    write_model(tmp_path, 5, vocab=True, char_input=True, softmax=True)
+    (tmp_path / "vocab_old.txt").write_text("the\n")
+    assert read_published(tmp_path).vocab == tuple(VOCAB)
+    assert not caplog.records
+
+
 def test_vocabulary_of_another_model_is_refused(tmp_path):
     write_model(tmp_path, 5, vocab=True, char_input=True, softmax=True)
     (tmp_path / "vocab.txt").write_text("the\n")
