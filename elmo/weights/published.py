@@ -17,7 +17,7 @@ from elmo.weights.hdf5 import read_hdf5, read_shapes, write_hdf5
 from elmo.weights.model_parts import ModelParts
 from elmo.weights.names import refuse_extra
 from elmo.weights.options import config_from_options, options_from_config
-from elmo.weights.word_list import read_words, write_words
+from elmo.weights.word_list import read_model_words, write_words
 
 log = logging.getLogger(__name__)
 
@@ -64,16 +64,7 @@ def read_vocab(folder: Path, config: BiLMConfig) -> tuple[str, ...] | None:
     """The word list in a folder, or None; its length must match the model's word tables."""
     names = (folder / VOCAB, folder / f"{VOCAB}.gz")
     path = next((p for p in names if p.exists()), None) or _only_match(folder, "vocab*.txt*")
-    if path is None:
-        return None
-    size = config.head.vocab_size if config.head else config.words.num_words if config.words else None
-    words = read_words(path, size)
-    if size is not None and len(words) != size:
-        raise WeightsError(
-            f"{path} holds {len(words):,} words; the model has rows for {size:,}.",
-            "It belongs to another model: replace it with the vocabulary of this model's training, or remove it.",
-        )
-    return words
+    return None if path is None else read_model_words(path, config)
 
 
 def find_options(weights_path: Path) -> Path:

@@ -36,7 +36,7 @@ from elmo.weights import low_bits, quantize
 from elmo.weights.checkpoint_folder import save_weights
 from elmo.weights.memory_bound import claim, memory_bound
 from elmo.weights.model_parts import Lexicon, ModelParts
-from elmo.weights.word_list import read_counts, read_words, write_words
+from elmo.weights.word_list import read_counts, read_model_words, write_words
 
 FORMAT, VERSION, VERSION_WITH_LOW_BITS = "elmo-lm", 2, 3
 VERSIONS = (1, VERSION, VERSION_WITH_LOW_BITS)
@@ -245,8 +245,7 @@ def _read_head(folder: Path, storage: str, head_bits: int | None) -> dict[str, T
 
 def _read_vocab(folder: Path, config: BiLMConfig) -> tuple[str, ...] | None:
     path = next((p for p in (folder / VOCAB, folder / f"{VOCAB}.xz") if p.exists()), None)
-    size = config.head.vocab_size if config.head else config.words.num_words if config.words else None
-    return None if path is None else read_words(path, size)
+    return None if path is None else read_model_words(path, config)
 
 
 def _read_counts(folder: Path, version: Any, vocab: tuple[str, ...] | None) -> np.ndarray | None:

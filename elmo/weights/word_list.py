@@ -14,6 +14,7 @@ import numpy as np
 
 from elmo.errors import WeightsError
 from elmo.files import DAMAGE, check_regular, open_bytes
+from elmo.model.config import BiLMConfig
 from elmo.weights.memory_bound import claim, memory_bound
 
 MAX_WORDS = 10_000_000  # where the model does not say how many there are
@@ -52,6 +53,18 @@ def read_words(path: Path, max_words: int | None = None) -> tuple[str, ...]:
     except DAMAGE as error:
         raise WeightsError(f"{path}: cannot be read as a word list ({str(error)[:200]}).") from error
     return tuple(words)
+
+
+def read_model_words(path: Path, config: BiLMConfig) -> tuple[str, ...]:
+    """The words of a model's softmax or word table; as many as the table has rows, if the model has one."""
+    size = config.head.vocab_size if config.head else config.words.num_words if config.words else None
+    words = read_words(path, size)
+    if size is not None and len(words) != size:
+        raise WeightsError(
+            f"{path} holds {len(words):,} words; the model has rows for {size:,}.",
+            "It belongs to another model: replace it with the vocabulary of this model's training, or remove it.",
+        )
+    return words
 
 
 def read_counts(path: Path, num_words: int) -> np.ndarray:

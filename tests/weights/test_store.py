@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from models_with_head import tiny_with_head
 from published_models import VOCAB, write_model
 from safetensors.torch import save_file
 
@@ -89,6 +90,14 @@ def test_vocabulary_has_the_same_lines(tmp_path):
     save_store(tmp_path / "m", dataclasses.replace(tiny_random(), vocab=words))
     assert read_store(tmp_path / "m").vocab == tuple(word.strip() for word in words)
     assert (tmp_path / "m" / "vocab.txt").read_bytes().count(b"\n") == len(words)
+
+
+@pytest.mark.parametrize("num_words", [10, 12])
+def test_a_vocabulary_of_another_length_than_the_softmax_is_refused(tmp_path, num_words):
+    words = (*VOCAB, "more")[:num_words]
+    save_store(tmp_path / "m", dataclasses.replace(tiny_with_head(), vocab=words))
+    with pytest.raises(WeightsError, match=r"vocab\.txt holds (10 words; the model has rows for|more than) 11"):
+        read_store(tmp_path / "m")
 
 
 def test_float16_halves_the_file_and_rounds(tmp_path, stored):
