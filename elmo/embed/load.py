@@ -8,6 +8,7 @@ from pathlib import Path
 from elmo.devices import choose_device
 from elmo.embed.embedder import Embedder
 from elmo.errors import WeightsError
+from elmo.text.chars import NUM_CHARS
 from elmo.text.indexer import ByteIndexer, Indexer, LexiconIndexer, WordIndexer
 from elmo.text.tokenizer_function import TokenizerFunction, choose_tokenizer, make_tokenizer
 from elmo.text.vocab import Vocabulary
@@ -17,7 +18,7 @@ from elmo.weights.formats import read_model
 from elmo.weights.hub import is_hub_name
 from elmo.weights.lookup import find_model
 from elmo.weights.model_names import resolve_alias
-from elmo.weights.model_parts import ModelParts, build
+from elmo.weights.model_parts import ModelParts, build, check_lexicon
 
 
 def load(
@@ -92,12 +93,22 @@ def model_parts(model: str | Path, weights: str | Path | None = None, *, lazy_he
 
 
 def make_indexer(parts: ModelParts) -> Indexer:
-    """The indexer that turns tokens into the rows of ids of this model."""
-    chars = parts.config.chars
+    """The indexer that turns tokens into the rows of ids of this model.
+
+    A model whose characters or words nothing numbers, or a lexicon with other numbers than the model's, is an error.
+    """
+    chars, words = parts.config.chars, parts.config.words
     if parts.lexicon is not None:
+        check_lexicon(parts.lexicon, parts.config, parts.source)
         max_chars = chars.max_chars if chars else parts.lexicon.max_chars
         return LexiconIndexer(parts.lexicon.chars, parts.lexicon.words, max_chars)
     if chars is not None:
+        if words is not None or chars.num_chars < NUM_CHARS:
+            table = "characters and words" if words else f"{chars.num_chars} characters"
+            raise WeightsError(
+                f"{parts.source}: the model reads {table}, and its folder has no lexicon that numbers them.",
+                f"Without a lexicon, a model reads bytes ({NUM_CHARS} characters) or words. Is lexicon.json missing?",
+            )
         return ByteIndexer(chars.max_chars)
     if parts.vocab is None:
         raise WeightsError(

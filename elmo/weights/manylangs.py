@@ -21,7 +21,7 @@ from elmo.files import read_json
 from elmo.model.config import BiLMConfig, CharConfig, LSTMConfig, WordConfig
 from elmo.weights import torch_layout
 from elmo.weights.memory_bound import claim, memory_bound
-from elmo.weights.model_parts import Lexicon, ModelParts
+from elmo.weights.model_parts import CHAR_SYMBOLS, WORD_SYMBOLS, Lexicon, ModelParts, check_lexicon_table
 from elmo.weights.names import from_arrays, refuse_extra
 from elmo.weights.torch_pickle import read_state_dict
 
@@ -29,8 +29,6 @@ log = logging.getLogger(__name__)
 
 _MAX_TEXT_BYTES = 256 << 20
 _BYTES_PER_ENTRY = 10  # of memory, per byte of a lexicon whose words are short
-CHAR_SYMBOLS = ("<bos>", "<eos>", "<oov>", "<pad>", "<bow>", "<eow>")
-WORD_SYMBOLS = ("<oov>", "<pad>")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -230,10 +228,5 @@ def _read_lexicon(path: Path, vectors: np.ndarray | None, symbols: tuple[str, ..
                 f"{path}:{number}: expected an entry, a tab and a number, but the line is {line[:80]!r}."
             )
         lexicon[entry or "\u3000"] = int(digits)
-    for symbol in symbols:
-        if symbol not in lexicon:
-            raise WeightsError(f"{path} has no {symbol}.", "Every ELMoForManyLangs lexicon has one.")
-    highest = max(lexicon.values())
-    if highest >= vectors.shape[0]:
-        raise WeightsError(f"{path} numbers up to {highest}, the model has vectors for 0..{vectors.shape[0] - 1}.")
+    check_lexicon_table(lexicon, vectors.shape[0], symbols, str(path))
     return lexicon

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,6 +19,10 @@ from elmo.model.config import BiLMConfig
 from elmo.weights.lazy_head import LazyHead
 
 log = logging.getLogger(__name__)
+
+CHAR_SYMBOLS = ("<bos>", "<eos>", "<oov>", "<pad>", "<bow>", "<eow>")
+WORD_SYMBOLS = ("<oov>", "<pad>")
+_OTHER_LEXICON = "It belongs to another model, or it is damaged."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,6 +112,37 @@ def _read_checked_head(
     check_shapes(tensors, expected, source)
     check_finite(tensors, source, allow_nonfinite=allow_nonfinite)
     return tensors["head.weight"].float(), tensors["head.bias"].float()
+
+
+def check_lexicon(lexicon: Lexicon, config: BiLMConfig, source: str) -> None:
+    """Raises WeightsError unless the lexicon numbers rows of the tables that the model has, and of no others."""
+    chars, words = config.chars, config.words
+    for kind, table, num_rows, symbols in (
+        ("characters", lexicon.chars, chars.num_chars if chars else None, CHAR_SYMBOLS),
+        ("words", lexicon.words, words.num_words if words else None, WORD_SYMBOLS),
+    ):
+        if (table is None) != (num_rows is None):
+            has, reads = ("no ", "reads") if table is None else ("", "does not read")
+            raise WeightsError(f"{source}: the lexicon has {has}{kind}, but the model {reads} {kind}.", _OTHER_LEXICON)
+        if table is not None and num_rows is not None:
+            check_lexicon_table(table, num_rows, symbols, f"{source}: the lexicon of {kind}")
+    if chars is not None and lexicon.max_chars not in (None, chars.max_chars):
+        raise WeightsError(
+            f"{source}: the lexicon cuts words for rows of {lexicon.max_chars} characters, the model reads "
+            f"{chars.max_chars}.",
+            _OTHER_LEXICON,
+        )
+
+
+def check_lexicon_table(table: Mapping[str, int], num_rows: int, symbols: Sequence[str], source: str) -> None:
+    """Raises WeightsError unless the table has the symbols and numbers only the model's `num_rows` vectors."""
+    for symbol in symbols:
+        if symbol not in table:
+            raise WeightsError(f"{source} has no {symbol}.", "Every ELMoForManyLangs lexicon has one.")
+    lowest, highest = min(table.values()), max(table.values())
+    if lowest < 0 or highest >= num_rows:
+        number = f"numbers up to {highest}" if highest >= num_rows else f"has the number {lowest}"
+        raise WeightsError(f"{source} {number}, the model has vectors for 0..{num_rows - 1}.", _OTHER_LEXICON)
 
 
 class _SkipInit(TorchFunctionMode):
