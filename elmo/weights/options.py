@@ -1,7 +1,8 @@
 """Converts options.json, the published description of a model's shape, to BiLMConfig and back.
 
-Impossible values are errors. Variations that occur in published files are accepted: 261 or 262 characters, training
-settings in addition to the shape, missing highways, clips and skip connections.
+Impossible values are errors, and so are unknown settings of the network, which may change its vectors. Variations that
+occur in published files are accepted: 261 or 262 characters, training settings in addition to the shape, missing
+highways, clips and skip connections.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ _KNOWN_KEYS = {
     | {"sample_softmax", "learning_rate", "n_gpus", "n_train_tokens_per_epoch", "max_token_length", "forget_bias"},
     "lstm.": {"cell_clip", "proj_clip", "dim", "n_layers", "projection_dim", "use_skip_connections"},
     "char_cnn.": {"activation", "embedding", "filters", "max_characters_per_token", "n_characters", "n_highway"},
+    "char_cnn.embedding.": {"dim"},
 }
 
 
@@ -36,8 +38,8 @@ def config_from_options(
     """
     has_projection, has_token_projection = stored_projections(names)
     lstm = _section(options, "lstm", source)
-    _warn_unknown(options, source)
     try:
+        _check_unknown(options, source)
         cell_dim, proj_dim = _integer(lstm, "lstm.dim"), _integer(lstm, "lstm.projection_dim")
         lstm_config = LSTMConfig(
             num_layers=_integer(lstm, "lstm.n_layers", 1, high=100),
@@ -165,9 +167,18 @@ def _flag(section: dict[str, Any], key: str, default: bool) -> bool:
     return value
 
 
-def _warn_unknown(options: dict[str, Any], source: str) -> None:
+def _check_unknown(options: dict[str, Any], source: str) -> None:
+    """Raises ConfigError for an unknown setting of the network; outside its sections, there is only a warning."""
     for prefix, known_keys in _KNOWN_KEYS.items():
-        section = options.get(prefix.rstrip("."), {}) if prefix else options
+        section: Any = options
+        for name in prefix.split(".")[:-1]:
+            section = section.get(name) if isinstance(section, dict) else None
         for key in section if isinstance(section, dict) else ():
-            if key not in known_keys:
-                log.warning("%s: setting %r is unknown and ignored.", source, prefix + str(key)[:80])
+            if key in known_keys:
+                continue
+            if prefix:
+                raise ConfigError(
+                    f"{prefix}{str(key)[:80]} is unknown; expected only {', '.join(sorted(known_keys))}.",
+                    "Is it misspelt? If the network is the same without it, remove it from the file.",
+                )
+            log.warning("%s: setting %r is unknown and ignored.", source, str(key)[:80])

@@ -175,14 +175,17 @@ def test_missing_required_setting_is_an_error():
 
 
 def test_unknown_settings_are_warned_about_and_training_settings_are_not(caplog):
-    options = changed("lstm.peepholes", True) | {"dropout": 0.1, "n_epochs": 10, "colour": "red"}
     with caplog.at_level(logging.WARNING):
+        options = PUBLISHED | {"dropout": 0.1, "n_epochs": 10, "colour": "red"}
         assert config_from_options(options, "o") == PRESETS["small"]
     warnings = " ".join(record.getMessage() for record in caplog.records)
-    assert [name for name in ("lstm.peepholes", "colour", "dropout", "n_epochs") if name in warnings] == [
-        "lstm.peepholes",
-        "colour",
-    ]
+    assert [name for name in ("colour", "dropout", "n_epochs") if name in warnings] == ["colour"]
+
+
+@pytest.mark.parametrize("path", ["lstm.use_skip_connection", "char_cnn.n_highways", "char_cnn.embedding.max_norm"])
+def test_unknown_settings_of_the_network_are_refused(path):
+    with pytest.raises(WeightsError, match=f"my/options.json: {path} is unknown"):
+        config_from_options(changed(path, 1), "my/options.json")
 
 
 @pytest.mark.parametrize(
