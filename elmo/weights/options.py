@@ -56,6 +56,12 @@ def config_from_options(
             raise ConfigError(
                 "no char_cnn section, so the model reads words, but the size of its word table is not known"
             )
+        vocab_size = options.get("n_tokens_vocab")
+        if chars is None and vocab_size not in (None, num_words):
+            raise ConfigError(
+                f"n_tokens_vocab is {str(vocab_size)[:80]}; the model's word table has {num_words:,} rows.",
+                "The weights and the options belong to different models.",
+            )
         return BiLMConfig(
             chars=chars,
             words=None if num_words is None else WordConfig(num_words=num_words, word_dim=lstm_config.proj_dim),

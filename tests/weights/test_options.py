@@ -161,6 +161,14 @@ def test_missing_settings_have_the_defaults_of_bilm_tf():
     assert config.chars == CharConfig(num_highways=0)
 
 
+def test_a_vocabulary_size_that_contradicts_the_word_table_is_refused():
+    options = {"lstm": PUBLISHED["lstm"], "n_tokens_vocab": 30}
+    config = config_from_options(options, "o", num_words=30)
+    assert config.words == WordConfig(num_words=30, word_dim=128)
+    with pytest.raises(WeightsError, match="n_tokens_vocab is 30; the model's word table has 20 rows"):
+        config_from_options(options, "o", num_words=20)
+
+
 def test_missing_required_setting_is_an_error():
     for section, key in (
         ("lstm", "dim"),
