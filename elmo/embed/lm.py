@@ -79,9 +79,9 @@ class LanguageModel:
             weights = 1.0 / np.arange(1, len(self.vocab) + 1)
         else:
             weights = np.asarray(self._word_counts, dtype=np.float64) + 1
-            if weights.shape != (len(self.vocab),) or not (weights >= 1).all():
+            if weights.shape != (len(self.vocab),) or not ((weights >= 1) & (weights < np.inf)).all():
                 raise ConfigError(
-                    f"word_counts has shape {weights.shape}; expected {len(self.vocab):,} counts, none negative."
+                    f"word_counts has shape {weights.shape}; expected {len(self.vocab):,} finite counts, none negative."
                 )
         return np.asarray(np.log(weights / weights.sum()))
 
@@ -138,9 +138,7 @@ class LanguageModel:
         words and are excluded.
         """
         k = check_count("k", k)
-        inputs = normalize_input(text if isinstance(text, str) else [text], self.embedder.tokenize)
-        (tokens,) = inputs.sentences
-        log_warnings(spaced_token_warning(tokens))
+        tokens = self._one_sentence(text)
         if position is not None:
             position = word_position(tokens, position)
         if not tokens:
@@ -164,14 +162,15 @@ class LanguageModel:
                 substitutes.append([Substitute(self.vocab.words[i], v, v - float(log_priors[i])) for i, v in pairs])
         return substitutes
 
-    def substitutes_by_direction(self, tokens: Sequence[str], *, k: int = 10) -> list[SubstituteLists]:
-        """For each position of a tokenised sentence, the k best words of each direction and of both together.
+    def substitutes_by_direction(self, text: Any, *, k: int = 10) -> list[SubstituteLists]:
+        """For each position of a sentence, the k best words of each direction and of both together.
 
         The lists of both directions are those of `substitutes`. Those of one direction are ranked by its
         log-probability, which includes a word's frequency once. The softmax is computed once for all lists.
         """
         k = check_count("k", k)
-        if not len(tokens):
+        tokens = self._one_sentence(text)
+        if not tokens:
             return []
         lists = []
         with torch.inference_mode(), torch.autocast(self.embedder.device.type, enabled=False):
@@ -210,6 +209,13 @@ class LanguageModel:
         inputs = normalize_input(texts, self.embedder.tokenize)
         log_warnings(single_word_warning(inputs), decomposed_warning(inputs.sentences))
         return inputs
+
+    def _one_sentence(self, text: Any) -> list[str]:
+        """The tokens of one sentence, which is a string or a list of tokens."""
+        inputs = normalize_input(text if isinstance(text, str) else [text], self.embedder.tokenize)
+        (tokens,) = inputs.sentences
+        log_warnings(spaced_token_warning(tokens))
+        return tokens
 
     def _states(self, sentences: Sequence[Sequence[str]]) -> Iterator[tuple[np.ndarray, Tensor, Tensor | None]]:
         """Batch by batch: the numbers of its sentences and their top-layer states, forward and backward (B, T, P)."""

@@ -16,6 +16,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from elmo.errors import ConfigError, DataError
+from elmo.settings import whole_number
 from elmo.text.sentences import split_sentences
 from elmo.text.surrogates import SurrogateReplacer
 from elmo.text.tokenize import Tokenizer
@@ -255,6 +256,7 @@ def word_position(tokens: Sequence[str], word: str | int) -> int:
         return forms.index(form)
     if not tokens:
         raise DataError("The sentence has no words.")
-    if not 0 <= word < len(tokens):
-        raise ConfigError(f"position is {word}; the sentence has words 0 to {len(tokens) - 1}.")
-    return int(word)
+    position = whole_number(word)
+    if position is None or not 0 <= position < len(tokens):
+        raise ConfigError(f"position is {word!r}; the sentence has words 0 to {len(tokens) - 1}.")
+    return position

@@ -128,8 +128,20 @@ def test_substitutes_use_word_counts_that_are_given() -> None:
     log_priors = np.log((counts + 1) / (counts + 1).sum())  # a word that was not counted has a small probability
     scores = expected_log_probs(2, tokens, 1) - log_priors
     assert [s.word for s in substitutes] == [VOCAB[i] for i in np.argsort(-scores) if i > 2]
-    with pytest.raises(ConfigError, match="expected 11 counts"):
-        _ = LanguageModel(embedder, word_counts=[1.0, 2.0]).unigram_log_probs
+    for wrong in ([1.0, 2.0], [*counts[:10], -1], [*counts[:10], np.inf], [*counts[:10], np.nan]):
+        with pytest.raises(ConfigError, match="expected 11 finite counts"):
+            _ = LanguageModel(embedder, word_counts=wrong).unigram_log_probs
+
+
+def test_substitutes_by_direction_read_a_string_as_a_sentence() -> None:
+    *_, embedder = model_with_softmax(2)
+    model = LanguageModel(embedder)
+    of_text = model.substitutes_by_direction("the bank was steep .", k=3)
+    assert of_text == model.substitutes_by_direction(["the", "bank", "was", "steep", "."], k=3)
+    of_both = [[s.word for s in lists.both] for lists in of_text]
+    assert of_both == [[s.word for s in words] for words in model.substitutes("the bank was steep .", k=3)]
+    with pytest.raises(TypeError, match="expected a token"):
+        model.substitutes_by_direction([["the", "bank"]], k=3)
 
 
 @pytest.mark.parametrize("head", [SoftmaxHead(1000, 16), AdaptiveHead(1000, 16, (100, 400))])
@@ -177,6 +189,9 @@ def test_a_position_outside_the_sentence_is_refused() -> None:
     assert len(LanguageModel(embedder).substitutes("the bank .", number, k=np.int64(2))[0]) == 2
     with pytest.raises(ConfigError, match="position is 9"):
         LanguageModel(embedder).substitutes("the bank .", 9)
+    for position in (True, 1.0):
+        with pytest.raises(ConfigError, match=f"position is {position}"):
+            LanguageModel(embedder).substitutes("the bank .", position)
 
 
 def test_carried_state_continues_from_sentence_to_sentence() -> None:
