@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import re
 
-_WORD_BEFORE = re.compile(r"[^\s\"'\u2018\u2019\u201c\u201d\u00ab\u2039(\[{*_/-]*\Z")
+_WORD_BEFORE = re.compile(  # a dash after a letter belongs to the word, because Z in "A–Z." is not an initial
+    r"(?:[^\s\"'\u2018-\u201a\u201c-\u201e\u00ab\u2039\u00bf\u00a1(\[{*_/\u2013\u2014-]"
+    r"|(?<=[^\W\d_])[\u2013\u2014])*\Z"
+)
 _GAP = re.compile(r"\s+")
 OPENERS = "\"'`\u2018\u201c\u201e\u00ab\u2039([{*_\u00bf\u00a1"
 _LABEL = re.compile(r"\s*[(\[]?(?:\d{1,3}|[ivxIVX]{1,5}|[a-zA-Z])")

@@ -95,7 +95,7 @@ _BEFORE_NUMBER = words("n nn nrs št br Br бр Бр чл pct alin pag pagg pág
 _NOT_AFTER_NUMBER = words("г g κ د أ Hz см м")
 _NUMBER = re.compile(r"\d[.\s]*\Z")
 # am 3. Mai; (3. Mai; vom 3. - 5. Mai; but not: 7 - 4.
-_BEFORE_ORDINAL = re.compile(rf"(?:{_LETTER}|[(\[]|\.\s?[-\u2013\u2014/])\s*\Z")
+_BEFORE_ORDINAL = re.compile(rf"(?:{_LETTER}|[(\[\u201e]|\.\s?[-\u2013\u2014/])\s*\Z")
 _GERMAN_MONTH = re.compile("Jan|Jän|Feb|Mär|Apr|Mai|Jun|Jul|Aug|Sep|Okt|Nov|Dez")  # Montag, 3. Mai
 _DAY = re.compile(r"(?<!\d)(?:0?[1-9]|[12]\d|3[01])\.\s\Z")
 _MONTH = re.compile(r"(?:0?[1-9]|1[0-2])\.(?!\d)")

@@ -220,6 +220,23 @@ def test_unicode_rules_do_not_split_in_dates(sentences: list[str]) -> None:
     assert pieces(" ".join(sentences)) == sentences
 
 
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        "Er sagte: „Dr. Weiß ist da.“", "Es hieß ‚Prof. Weiß‘.", "Powiedział: „prof. Nowak”.", "¿Sr. García?",
+        "¡Sra. Pérez!", "Das sagte „J. Weiß“.", "Das Lied „5. Mai“ ist alt.", "—Sr. García, ¿viene?",
+        "Vom 3.–5. Mai war er dort.", "Vom 3.—5. Mai war er dort.",
+    ],
+)  # fmt: skip
+def test_an_abbreviation_or_ordinal_may_follow_an_opening_quotation_mark_or_a_dash(sentence: str) -> None:
+    assert pieces(sentence) == [sentence]
+
+
+@pytest.mark.parametrize("sentences", [["Es steht auf S. 3–5.", "Dann kam er."], ["Alles von A–Z.", "Dann kam er."]])
+def test_a_range_ends_a_sentence(sentences: list[str]) -> None:
+    assert pieces(" ".join(sentences)) == sentences
+
+
 def test_abbreviations_with_spaces_in_text_without_capital_letters() -> None:
     assert pieces("er mag obst, z. b. äpfel. dann ging er, d. h. heute.") == [
         "er mag obst, z. b. äpfel.",
