@@ -47,7 +47,7 @@ _ABBREVIATIONS = words(
     "проф акад ген им пл д кв млн млрд тыс "
 )
 # Titles and a few other abbreviations that precede names, by language. Those that are also words of another of these
-# languages are left out: Italian on., Polish red., Portuguese dra., Slovene ga., Russian др. and род.
+# languages are left out: German sog., Italian on., Polish red., Portuguese dra., Slovene ga., Russian др. and род.
 _TITLES = words(
     # Spanish, Portuguese, French
     "sr sra srta srs snr Sres Sras Srs Snr Dra Dras Lic Arq Exmo Exma Excmo Excma Ilmo Ilma Profa Eng Sta Av Mmes "
@@ -56,16 +56,17 @@ _TITLES = words(
     "sigg Sigg sig.ra Sig.ra sig.na Sig.na dott dott.ssa Dott.ssa prof.ssa Prof.ssa avv ing geom Geom mons Egr Spett "
     "cav Cav comm Comm Rev "
     # Dutch, German
-    "dhr Dhr mevr Mevr mw Mw drs Ir jhr Jhr ds Ds mgr gebr Gebr bijv Frl Mag Mrd Mio engl "
+    "dhr Dhr mevr Mevr mw Mw drs Ir jhr Jhr ds Ds mgr gebr Gebr bijv Frl Hrn Mag Mrd Mio engl "
+    "bzw evtl ggf inkl vgl geb "
     # Danish, Norwegian, Swedish, Finnish; ks. is also Polish
     "hr frk Frk kgl Kgl kongl Kongl sct Sct skt Skt esim ks Ks "
     # Polish, Czech, Slovak
     "inż Inż św Św śp Śp Bp abp Abp kard kpt Kpt ppor mjr Mjr Adw ul pl np ang sv Sv MUDr JUDr PhDr RNDr PaedDr MVDr "
-    "ThDr PharmDr Bc např napr "
+    "ThDr PharmDr Bc např napr překl tzw "
     # Slovene, Croatian, Serbian
     "inž Inž gdč Gdč gđa Gđa gđica Gđica pok Pok npr angl Št гђа Гђа гђица Гђица Др пок Пок "
     # Russian, Bulgarian, Ukrainian, Belarusian
-    "Св Гр Тов Проф Акад Ген Рис Стр См инж Инж доц Доц арх Арх бул вул Вул ім напр ок "
+    "Св Гр Тов Проф Акад Ген Рис Стр См инж Инж доц Доц арх Арх бул вул Вул ім напр ок рэж "
     # Romanian, Greek, Turkish
     "Dl dl Dna Sf sf Acad acad Conf conf Δρ δρ Καθ καθ κα Αγ αγ Doç Yrd Öğr Müh Uzm Ecz Sn Op bkz Bkz "
     # Hindi, Hebrew, Indonesian, Swahili, Vietnamese, Welsh, Irish

@@ -140,6 +140,9 @@ def test_unicode_rules_split_sentences_of_many_languages(sentences: list[str]) -
         "Pisal je g. Novakom.", "V cerkvi sv. Marka.", "Sayın Av. Mayor geldi.", "O sr. João e a Sta. Maria.",
         "Hun saa paa Frk. Halvorsen og hr. Olsen.", "Es sind 5 Mrd. Euro.", "Perguntou: «snr. Carlos».",
         "שמו של הפרופ. ויצמן.", "Ada Tn. Sato.", "Alimwona Bw. Juma.", "Y Parch. Jones oedd yno.",
+        "Eine Kultur- bzw. Naturgabe und evtl. Wein, ggf. Bier, inkl. Brot.", "Das ist (vgl. Goethe) von Hrn. Weiß.",
+        "Frau Anna Weiß, geb. Müller, kam.", "Mieszka w tzw. Krainie.", "Den svobody (pozn. překl. Freedom Day).",
+        "Фільм «Дом» (рэж. Іван Шульга).",
     ],
 )  # fmt: skip
 def test_unicode_rules_do_not_split_after_titles(sentence: str) -> None:
@@ -158,6 +161,7 @@ def test_unicode_rules_do_not_split_after_titles(sentence: str) -> None:
         ["»Hon reste sig.»", "»Ja.»"],
         ["Han sa det se'n.", "Sedan gick han."],
         ["Das Programm heißt youtube-dl.", "Es ist gut."],
+        ["Er nahm die Pfeife und sog.", "Dann ging er."],
         ["Vidio sam ga.", "Onda je otišao."],
         ["Voy a ir.", "Luego vuelvo."],
         ["To on.", "Potem poszedł."],
