@@ -90,6 +90,12 @@ _PHRASE = re.compile(
 _LETTER = r"[^\W\d_]"
 _AFTER_LETTER_WITH_STOP = re.compile(rf"(?<!\w){_LETTER}\.\s\Z")
 _GOES_ON = re.compile(rf"(?:{_LETTER}|Chr|Kr|Hr|Eks|Ex)\.")  # after a small letter: z. B., n. Chr., Danish f. Eks.
+# Initials without case: Hebrew letters, and the names of Latin letters in Hindi. Some are also words (के, आई, पी)
+# and a Hebrew letter may be a number (כיתה ג.), so only those beside another initial or after a title count.
+_INITIAL = "(?:[א-ת]|ए|बी|सी|डी|ई|एफ|जी|एच|आई|जे|के|एल|एम|एन|ओ|पी|क्यू|आर|एस|टी|यू|वी|डब्ल्यू|एक्स|वाई|ज़ेड|जेड)"
+_INITIAL_BEFORE_STOP = re.compile(rf"(?<![^\s(\[.]){_INITIAL}\Z")
+_INITIAL_WITH_STOP = re.compile(rf"{_INITIAL}\.")
+_SECOND_INITIAL = re.compile(rf"(?<![^\s(\[.])(?:{_INITIAL}|डॉ|डा|प्रो|पं|ה?פרופ)\.[^\S\n]?{_INITIAL}\Z")
 _UNITS = words("g m l h t κ г м л т с")
 _BEFORE_NUMBER = words("n nn nrs št br Br бр Бр чл pct alin pag pagg pág págs núm Núm σελ αρ αριθ Kl lch lgh")
 # After a number these are units and years, and may end a sentence: "г. Иванов", but "в 1990 г."
@@ -116,6 +122,8 @@ def full_stop_ends_sentence(text: str, start: int, stop: int, following: str) ->
         return False
     if len(word) == 1 and word.isalpha() and word.isupper():
         return False  # an initial
+    if _is_one_of_several_initials(text, start, stop, following):
+        return False
     if len(word) <= 2 and word.isdecimal() and int(word) <= 31:
         before = text[max(start, stop - len(word) - 8) : stop - len(word)]
         if next_is_digit:  # in a date: 5. 3. 1990
@@ -136,6 +144,14 @@ def _is_in_phrase(text: str, start: int, stop: int, word: str, following: str) -
     if len(word) > 1 or not word.islower() or _AFTER_LETTER_WITH_STOP.search(before):
         return False
     return _GOES_ON.match(following) is not None and not (word in _UNITS and _NUMBER.search(before))
+
+
+def _is_one_of_several_initials(text: str, start: int, stop: int, following: str) -> bool:
+    """Whether the stop follows an initial in a script without capitals: ה. נ. ביאליק, ए. पी. जे. अब्दुल."""
+    before = text[max(start, stop - 15) : stop]
+    if _INITIAL_BEFORE_STOP.search(before) is None:
+        return False
+    return _INITIAL_WITH_STOP.match(following) is not None or _SECOND_INITIAL.search(before) is not None
 
 
 def _is_title(text: str, start: int, stop: int, word: str) -> bool:

@@ -236,6 +236,24 @@ def test_an_abbreviation_or_ordinal_may_follow_an_opening_quotation_mark_or_a_da
     assert pieces(sentence) == [sentence]
 
 
+@pytest.mark.parametrize(
+    "sentences",
+    [
+        ["המשורר ה. נ. ביאליק גר שם.", "הוא כתב."],
+        ["הספר (א. ד. גורדון) יצא.", "הפרופ. י. לוי היה שם."],
+        ["ראשית שנת תרכ״ג.", "הוא בא."],  # the last letter of a number, not an initial
+        ["ראשית שנת תרכ”ג.", "הוא בא."],
+        ["הוא בכיתה ג.", "היא לא."],
+        ["डॉ. ए. पी. जे. अब्दुल कलाम आए.", "वे चले गए."],
+        ["प्रधानमंत्री के. पी. शर्मा ओली आए।", "वे गए।"],
+        ["के.एल. राहुल खेला.", "वह आई.", "फिर गई."],  # आई is a letter and "came"
+        ["उसने चाय पी.", "वह गया."],
+    ],
+)
+def test_several_initials_in_scripts_without_capital_letters(sentences: list[str]) -> None:
+    assert pieces(" ".join(sentences)) == sentences
+
+
 @pytest.mark.parametrize("sentences", [["Es steht auf S. 3–5.", "Dann kam er."], ["Alles von A–Z.", "Dann kam er."]])
 def test_a_range_ends_a_sentence(sentences: list[str]) -> None:
     assert pieces(" ".join(sentences)) == sentences
