@@ -148,11 +148,11 @@ def evaluate(
     """Score a trained model on labelled examples."""
     from elmo.tasks.predict import evaluate as evaluate_run
     from elmo.tasks.run import open_run
-    from elmo.tasks.task import read_file
+    from elmo.tasks.task import read_labelled_file
 
     trained_run = open_run(find_run_folder(name), device=device, elmo_model=elmo)
     task = trained_run.task
-    examples = read_file(task, file, trained_run.config.data.tokenizer)
+    examples = read_labelled_file(task, file, trained_run.config.data.tokenizer)
     scores = evaluate_run(trained_run, examples, show=None)
     if as_json:
         print(json.dumps({"task": task.name, "metric": task.metric, "scores": scores}))

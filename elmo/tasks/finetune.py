@@ -32,7 +32,7 @@ from elmo.tasks.checks import check_files, check_folder, check_same
 from elmo.tasks.config import RunConfig
 from elmo.tasks.record import command_of, finetuning_of
 from elmo.tasks.run import BILM
-from elmo.tasks.task import Task, load_task, read_file
+from elmo.tasks.task import Task, load_task, read_labelled_file
 from elmo.tasks.train import train
 from elmo.tasks.training_loop import Say
 from elmo.weights.store import CONFIG, read_store, save_store
@@ -218,7 +218,7 @@ def _write_text(task: Task, examples: str, tokenizer_name: str | None, folder: P
     with explain_write(folder):
         folder.mkdir(parents=True, exist_ok=True)
     files = {}
-    for part, sentences in task_texts(task, read_file(task, examples, tokenizer_name)).items():
+    for part, sentences in task_texts(task, read_labelled_file(task, examples, tokenizer_name)).items():
         path = folder / f"{part}.txt"
         with atomic_file(path) as partial, open(partial, "w", encoding="utf-8", newline="\n") as file:
             file.writelines(" ".join(sentence) + "\n" for sentence in sentences)

@@ -33,7 +33,7 @@ from elmo.schema import Keys, List, Maybe, Number, check_shape
 from elmo.tasks.config import RunConfig, make_config
 from elmo.tasks.elmo_input import make_inputs
 from elmo.tasks.layer_cache import LayerSource
-from elmo.tasks.task import Labels, Task, load_task, read_file
+from elmo.tasks.task import Labels, Task, load_task, read_labelled_file
 from elmo.tasks.token_batch import BatchMaker
 from elmo.tasks.word_vectors import read_vectors
 from elmo.tasks.word_vocabulary import WordVocabulary, build_vocabulary, initial_vectors
@@ -96,14 +96,14 @@ def read_splits(task: Task, config: RunConfig) -> tuple[Splits, list[Any]]:
     data = config.data
     if not data.train or not data.dev:
         raise ConfigError("Training needs a train and a dev file.", "Give --train FILE --dev FILE.")
-    all_train = read_file(task, data.train, data.tokenizer)
+    all_train = read_labelled_file(task, data.train, data.tokenizer)
     selected = all_train
     if data.fraction < 1:
         count = max(1, round(data.fraction * len(all_train)))
         indices = np.random.default_rng((config.train.seed, len(all_train))).permutation(len(all_train))[:count]
         selected = [all_train[i] for i in sorted(indices)]
-    dev = read_file(task, data.dev, data.tokenizer)
-    test = read_file(task, data.test, data.tokenizer) if data.test else None
+    dev = read_labelled_file(task, data.dev, data.tokenizer)
+    test = read_labelled_file(task, data.test, data.tokenizer) if data.test else None
     train = task.training_examples(selected, config.model)
     if not train:
         raise DataError(f"{data.train}: there is no example to train on.", "The [model] settings exclude all examples.")

@@ -33,7 +33,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from elmo.errors import ConfigError
+from elmo.errors import ConfigError, DataError
 from elmo.text.tokenize import Tokenizer
 
 if TYPE_CHECKING:
@@ -96,6 +96,11 @@ def all_sentences(example: Any) -> dict[str, Sequence[Sequence[str]]]:
     return {"sentences": example.sentences}
 
 
+def nothing_missing(examples: Sequence[Any]) -> str:
+    """For a task whose `read` refuses examples without labels."""
+    return ""
+
+
 def num_tokens(example: Any) -> int:
     """The number of tokens of all sentences."""
     return sum(map(len, example.sentences))
@@ -121,6 +126,7 @@ class Task:
     training_examples: Callable[[list[Any], Any], list[Any]] = all_examples  # (examples, model config): phrases, limits
     size: Callable[[Any], int] = num_tokens  # batches contain examples of similar size
     texts: Callable[[Any], Mapping[str, Sequence[Sequence[str]]]] = all_sentences  # sentences for the biLM, by part
+    missing_labels: Callable[[Sequence[Any]], str] = nothing_missing  # why a file cannot be trained on or scored, or ""
     reads_raw_text: bool = False  # files may have text that is not tokenised
     by_sentence: bool = False  # raw text for `predict` is split into sentences, one example per sentence
     defaults: Settings = field(
@@ -131,6 +137,16 @@ class Task:
 def read_file(task: Task, path: str | Path, tokenizer_name: str | None) -> list[Any]:
     """The examples of a file; raw text in it is tokenised by the tokenizer of this name, None: default."""
     return task.read(Path(path), tokenizer_name or "default") if task.reads_raw_text else task.read(Path(path))
+
+
+def read_labelled_file(task: Task, path: str | Path, tokenizer_name: str | None) -> list[Any]:
+    """The examples of a file for training or scoring; a DataError that names the file if their labels are missing."""
+    examples = read_file(task, path, tokenizer_name)
+    if missing := task.missing_labels(examples):
+        raise DataError(
+            f"{path}: {missing}; expected labelled examples.", "Only `elmo task predict --examples` needs no labels."
+        )
+    return examples
 
 
 def load_task(name: str) -> Task:

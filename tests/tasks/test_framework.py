@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import small_runs
 import tiny_tasks
 import torch
 from hypothesis import given
@@ -21,7 +22,7 @@ from elmo.tasks.config import make_config
 from elmo.tasks.elmo_input import make_inputs
 from elmo.tasks.layer_cache import LayerSource
 from elmo.tasks.raw_text import read_raw, read_raw_lines
-from elmo.tasks.run import new_run
+from elmo.tasks.run import new_run, read_splits
 from elmo.tasks.task import TASKS, load_task, read_file
 from elmo.tasks.token_batch import BatchMaker, TokenBatch, to_device
 from elmo.tasks.word_vectors import read_vectors
@@ -406,6 +407,31 @@ def test_raw_text_is_read_with_the_chosen_tokenizer(tmp_path, name):
     assert make_config(task, {"data": {"tokenizer": "unicode"}}).data.tokenizer == "unicode"
     with pytest.raises(ConfigError, match="no tokenizer 'unicod'"):
         make_config(task, {"data": {"tokenizer": "unicod"}})
+
+
+ANN = '"sentences": [["Ann", "left", "."], ["She", "ran", "."]]'
+LINKED = f'{{{ANN}, "clusters": [[[0, 0], [3, 3]]]}}\n'
+QUESTION = '{"data": [{"paragraphs": [{"context": "Ann left.", "qas": [{"question": "Who?"}]}]}]}'
+
+
+@pytest.mark.parametrize("split", ["train", "dev", "test"])
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("coref", LINKED + f"{{{ANN}}}\n", "1 of 2 documents have no clusters, the first is document 2"),
+        ("coref", f'{{{ANN}, "clusters": [[[0, 0]]]}}\n', "no document has a cluster of two or more mentions"),
+        ("coref", "1\tAnn\tAnn\tPROPN\t_\n2\tleft\tleave\tVERB\t_\n", "no document has a cluster of two or more"),
+        ("squad", QUESTION, "no question has an answer"),
+    ],
+)
+def test_a_file_without_labels_is_refused_with_its_name(tmp_path, split, name, content, message):
+    config = small_runs.small_config(tmp_path, name)
+    bad = tmp_path / "bad.data"
+    bad.write_text(content, encoding="utf-8")
+    with pytest.raises(DataError) as caught:
+        read_splits(load_task(name), replace(config, data=replace(config.data, **{split: str(bad)})))
+    assert caught.value.message.startswith(f"{bad}: {message}")
+    assert read_file(load_task(name), bad, None)  # `elmo task predict --examples` does not use labels
 
 
 @pytest.mark.parametrize("name", ["ner", "srl", "coref"])

@@ -21,6 +21,15 @@ UNKNOWN_SPEAKERS = ("", "-", "*", "_")  # what files write for an unknown speake
 Clusters = Sequence[Sequence[Mention]]
 
 
+def missing_labels(examples: Sequence[Example]) -> str:
+    """Documents without clusters, or only clusters of one mention, which the score ignores."""
+    unlabelled = [number for number, example in enumerate(examples, 1) if example.clusters is None]
+    if unlabelled:
+        return f"{len(unlabelled)} of {len(examples)} documents have no clusters, the first is document {unlabelled[0]}"
+    has_links = any(len(cluster) > 1 for example in examples for cluster in example.clusters or ())
+    return "" if has_links else "no document has a cluster of two or more mentions"
+
+
 def labels(examples: Sequence[Example]) -> Labels:
     return {"genre": tuple(sorted({example.genre for example in examples}))}
 
@@ -139,6 +148,7 @@ TASK = Task(
     render=render,
     as_json=as_json,
     texts=texts,
+    missing_labels=missing_labels,
     training_examples=training_examples,
     defaults={
         "words": {"dim": 100, "tuned": True},

@@ -17,6 +17,10 @@ from elmo.tasks.token_batch import BatchMaker, TokenBatch
 from elmo.text.tokenize import Tokenizer
 
 
+def missing_labels(examples: Sequence[Example]) -> str:
+    return "" if any(example.answers for example in examples) else "no question has an answer"
+
+
 def labels(examples: Sequence[Example]) -> Labels:
     return {}
 
@@ -119,6 +123,7 @@ TASK = Task(
     training_examples=training_examples,
     size=size,
     texts=texts,
+    missing_labels=missing_labels,
     defaults={
         "words": {"dim": 100, "tuned": True},
         "chars": {"num_filters": 100, "width": 5, "dim": 20},
