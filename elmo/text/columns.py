@@ -63,6 +63,13 @@ def check_widths(path: str | Path, rows: list[Row]) -> None:
             )
 
 
+def read_word(path: str | Path, row: Row, column: int) -> str:
+    """The word in a column of the row; an empty one is a DataError."""
+    if not row.columns[column].strip():
+        raise DataError(f"{path}:{row.number}: the word is empty.", f"Column {column + 1} has the words.")
+    return row.columns[column]
+
+
 def _is_comment(line: str, tabs_only: bool) -> bool:
     if tabs_only:
         return line.startswith("# ") or (line.startswith("#") and "\t" not in line)

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from elmo.errors import DataError
-from elmo.text.columns import Row, check_widths, read_blocks
+from elmo.text.columns import Row, check_widths, read_blocks, read_word
 from elmo.text.spans import TAG, spans_of_tags, tags_of_spans
 
 
@@ -28,7 +28,7 @@ def read_entities(path: str | Path) -> Iterator[tuple[tuple[str, ...], tuple[str
         word_column, tag_column = (1, 2) if is_numbered else (0, -1)
         _check_columns(path, rows, is_numbered)
         tags = [_read_tag(path, row, tag_column) for row in rows]
-        words = tuple(_read_word(path, row, word_column) for row in rows)
+        words = tuple(read_word(path, row, word_column) for row in rows)
         yield words, tags_of_spans(spans_of_tags(tags), len(tags))
 
 
@@ -53,12 +53,6 @@ def _check_columns(path: str | Path, rows: list[Row], is_numbered: bool) -> None
             f"{path}:{rows[0].number}: the row has only {rows[0].columns[0]!r}; expected a word and its tag.",
             "Columns are separated by spaces or tabs.",
         )
-
-
-def _read_word(path: str | Path, row: Row, column: int) -> str:
-    if not row.columns[column].strip():
-        raise DataError(f"{path}:{row.number}: the word is empty.")
-    return row.columns[column]
 
 
 def _read_tag(path: str | Path, row: Row, column: int) -> str:

@@ -104,6 +104,7 @@ def test_a_mention_in_two_clusters_of_a_column_is_in_the_first(tmp_path, caplog)
         ('{"sentences": [["a"]], "sentences": [["b"]]}\n', "key 'sentences' occurs 2 times"),
         ("{}\n", "sentences"),
         ({"sentences": [["a"], []]}, "sentences"),
+        ({"sentences": [["a"], ["b", ""]], "clusters": []}, "sentence 2 has an empty word"),
         ({"sentences": SENTENCES, "clusters": [[[0, 9]]]}, "[0, 9]"),
         ({"sentences": SENTENCES, "clusters": [[[2, 1]]]}, "[2, 1]"),
         ({"sentences": SENTENCES, "clusters": [[[0, 0]], [[3, 3], [0, 0]]]}, "clusters 0 and 1"),
@@ -127,6 +128,7 @@ def test_an_invalid_line_is_an_error_with_its_number(tmp_path, values, message):
         (GUM.replace("7\tran\t_", "7\tran\t(9"), 9, "not closed"),
         (GUM.replace("7\tran\t_", "7\tran\t9"), 9, "not valid in a coreference column"),
         (GUM.replace("7\tran\t_", "7\tran"), 9, "2 columns"),
+        (GUM.replace("7\tran\t_", "7\t\t_"), 9, "the word is empty"),
     ],
 )
 def test_invalid_brackets_are_an_error_with_their_line(tmp_path, text, line, message):

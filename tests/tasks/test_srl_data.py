@@ -73,6 +73,8 @@ def test_conll2012_columns_are_recognised(tmp_path):
         (CONLL2005.replace("* (V*)\nhere", "* *\nhere"), 1, "0 predicates (V*)"),
         ("- (A0*)\nwin (V*)\n", 1, "no column of words"),
         ("Yes UH -\n", None, "no predicate"),
+        ("I\t-\t(A0*)\n\twin\t(V*)\n", 2, "the word is empty"),
+        (CONLL2012.replace(" ", "\t").replace("\tAnn\t", "\t\t"), 2, "the word is empty"),
     ],
 )
 def test_invalid_columns_are_an_error_with_their_line(tmp_path, text, line, message):

@@ -20,7 +20,7 @@ from typing import Any
 
 from elmo.errors import DataError
 from elmo.files import atomic_file
-from elmo.text.columns import Row, check_widths, read_blocks
+from elmo.text.columns import Row, check_widths, read_blocks, read_word
 from elmo.text.json_lines import read_json_objects
 from elmo.text.lines import read_lines
 
@@ -92,6 +92,9 @@ def _sentences(value: Any, where: str) -> tuple[tuple[str, ...], ...]:
     )
     if not is_valid or not all(value) or not value:
         raise DataError(f"{where}: sentences is not a list of lists of words, or one of the lists is empty.")
+    for number, sentence in enumerate(value, 1):
+        if not all(sentence):
+            raise DataError(f"{where}: sentence {number} has an empty word; expected at least one character per word.")
     return tuple(tuple(sentence) for sentence in value)
 
 
@@ -173,7 +176,7 @@ def _add_sentence(path: Path, document: _Document, rows: list[Row]) -> None:
     if width < 3:
         raise DataError(f"{path}:{rows[0].number}: the row has {width} columns; expected number, word, coreference.")
     is_conll2012 = width >= 12  # document, part, number, word, ..., with the speaker in the tenth column
-    document.sentences.append(tuple(row.columns[3 if is_conll2012 else 1] for row in rows))
+    document.sentences.append(tuple(read_word(path, row, 3 if is_conll2012 else 1) for row in rows))
     if is_conll2012:
         document.speakers += [row.columns[9] for row in rows]
     for row in rows:

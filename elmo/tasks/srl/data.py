@@ -18,7 +18,7 @@ from pathlib import Path
 
 from elmo.errors import DataError
 from elmo.files import atomic_file
-from elmo.text.columns import Block, Row, check_widths, read_blocks
+from elmo.text.columns import Block, Row, check_widths, read_blocks, read_word
 from elmo.text.spans import Span, spans_of_tags, tags_of_spans
 
 _ARGUMENT = re.compile(r"(?:\([^*()\s]+)?\*\)?")
@@ -85,7 +85,7 @@ def _is_conll2012(block: Block) -> bool:
 
 
 def _conll2012(path: Path, rows: list[Row], number: int) -> Iterator[Example]:
-    tokens = tuple(row.columns[3] for row in rows)
+    tokens = tuple(read_word(path, row, 3) for row in rows)
     for column in range(11, len(rows[0].columns) - 1):
         spans = _argument_spans(path, rows, column)
         predicate = _predicate(path, rows, column, spans)
@@ -114,7 +114,7 @@ def _conll2005(path: Path, rows: list[Row], number: int) -> Iterator[Example]:
             f"{path}:{rows[0].number}: column {sense_column + 1} names {len(predicates)} predicates, and "
             f"{num_argument_columns} columns of arguments follow; expected one column per predicate.",
         )
-    tokens = tuple(row.columns[0] for row in rows)
+    tokens = tuple(read_word(path, row, 0) for row in rows)
     for named, column in zip(predicates, range(sense_column + 1, width), strict=True):
         spans = _argument_spans(path, rows, column)
         predicate = _predicate(path, rows, column, spans, named)
