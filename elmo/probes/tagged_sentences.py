@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import glob
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
 from elmo.errors import ConfigError, DataError
-from elmo.text.columns import read_blocks
+from elmo.text.columns import read_blocks, read_word
 from elmo.text.entity_columns import read_entities
 
 TREEBANK_COLUMNS = {"upos": 3, "xpos": 4}  # from 0; the word itself is in column 1
 COLUMNS = (*TREEBANK_COLUMNS, "iob")
 SPLITS = ("train", "dev", "test")
+_NO_WORD = re.compile(r"[0-9]+(?:-|\.)[0-9]+")  # the id of a multiword token or an empty node
 
 
 @dataclass(frozen=True)
@@ -52,9 +54,16 @@ def _sentences(path: str | Path, column: int) -> Iterator[TaggedSentence]:
                     f"{path}:{row.number}: the row has {len(row.columns)} columns; expected at least {column + 1}, "
                     "separated by tabs."
                 )
-        words = [row.columns for row in block.rows if row.columns[0].isdigit()]
+        words = [row for row in block.rows if not _NO_WORD.fullmatch(row.columns[0])]
+        for expected, row in enumerate(words, 1):
+            if row.columns[0] != str(expected):
+                raise DataError(
+                    f"{path}:{row.number}: the id of the row is {row.columns[0]!r}; expected {expected}.",
+                    "CoNLL-U numbers the words of each sentence from 1, and a blank line ends a sentence; the ids of "
+                    "multiword tokens and empty nodes are like 1-2 and 1.1.",
+                )
         if words:
-            yield TaggedSentence([columns[1] for columns in words], [columns[column] for columns in words])
+            yield TaggedSentence([read_word(path, row, 1) for row in words], [row.columns[column] for row in words])
 
 
 def find_splits(paths: Sequence[str | Path]) -> dict[str, Path]:

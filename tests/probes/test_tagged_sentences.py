@@ -64,6 +64,24 @@ def test_a_row_with_too_few_columns_is_an_error_with_its_line(tmp_path):
         read_tagged(path, "upos")
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("\n2\tn't", "\nx\tn't", "5: the id of the row is 'x'; expected 2"),
+        ("\n2\tn't", "\n 2\tn't", "5: the id of the row is ' 2'; expected 2"),
+        ("\n2\tn't", "\n²\tn't", "5: the id of the row is '²'; expected 2"),
+        ("\n2\tn't", "\n3\tn't", "5: the id of the row is '3'; expected 2"),
+        ("\n\n1\tja", "\n1\tja", "10: the id of the row is '1'; expected 2"),  # no blank line between sentences
+        ("\tn't\tnot", "\t\tnot", "5: the word is empty"),
+    ],
+)
+def test_a_row_of_a_treebank_that_is_not_the_next_word_is_an_error(tmp_path, old, new, message):
+    path = write(tmp_path / "a.conllu", TREEBANK.replace(old, new))
+    with pytest.raises(DataError) as caught:
+        read_tagged(path, "upos")
+    assert caught.value.message.startswith(f"{path}:{message}")
+
+
 def test_a_file_without_tags_is_an_error(tmp_path):
     path = write(tmp_path / "a.conllu", "1\tja\tja\tINTJ\t_\t_\t0\troot\t_\t_\n")
     with pytest.raises(DataError, match="no xpos"):
