@@ -13,8 +13,9 @@ from typing import NamedTuple
 from elmo.errors import DataError
 from elmo.text.lines import read_lines
 
-# "# sent_id = 3", "#begin document (x); part 000", "# newdoc". A row whose token is "#" continues with other columns.
-_COMMENT = re.compile(r"#\s*(?:[\w.:-]+(?:\s+id)?\s*=(?:\s|$)|newdoc\b|newpar\b|(?:begin|end)\s+document\b)")
+# "# sent_id = 3", "# text[en] = A man", "#begin document (x); part 000", "# newdoc". A row whose token is "#" continues
+# with other columns.
+_COMMENT = re.compile(r"#\s*(?:[\w.:-]+(?:\[[\w-]+\]|\s+id)?\s*=(?:\s|$)|newdoc\b|newpar\b|(?:begin|end)\s+document\b)")
 
 
 class Row(NamedTuple):

@@ -52,6 +52,14 @@ def test_numbered_rows_have_the_tag_in_the_third_column(tmp_path):
     ]
 
 
+@pytest.mark.parametrize("name", ["text[en]", "text[zh-Hant]", "text_en", "newdoc id", "meta::source", "sent_id"])
+def test_comments_of_treebanks_are_not_rows(tmp_path, name):
+    text = UNER.replace("# text = in tampa bay", f"# {name} = I live in O")
+    assert read_examples(write_file(tmp_path, text)) == read_examples(write_file(tmp_path, UNER))
+    columns = f"# {name} = I live in O\nEU B-ORG\n# O\n"
+    assert read_examples(write_file(tmp_path, columns)) == [Example(tokens=("EU", "#"), tags=("B-ORG", "O"))]
+
+
 def test_a_sentence_of_the_number_one_has_its_tag_in_the_last_column(tmp_path):
     # the chunk in the third column is not the entity, although this sentence could be numbered
     for text in (f"{CONLL2003}\n1 CD I-NP O\n", "1 CD I-NP O\n", "Ada X B-PER\n\n1 O O\n"):
