@@ -62,6 +62,15 @@ def test_conll2012_columns_are_recognised(tmp_path):
     assert (go.predicate, go.tags) == (3, ("O", "O", "O", "B-V"))
 
 
+def test_conll2012_may_number_the_words_from_one(tmp_path):
+    lines = [line.split(" ") for line in CONLL2012.splitlines()]
+    from_one = [[*row[:2], str(int(row[2]) + 1), *row[3:]] if row[0] == "bc/x/00" else row for row in lines]
+    for without_coreference in (False, True):  # a last column of "-" looked like that of the predicates
+        rows = [[*row[:-1], "-"] if without_coreference and row[0] == "bc/x/00" else row for row in from_one]
+        text = "\n".join(map(" ".join, rows)) + "\n"
+        assert read_examples(write_file(tmp_path, text)) == read_examples(write_file(tmp_path, CONLL2012))
+
+
 @pytest.mark.parametrize(
     ("text", "line", "message"),
     [
@@ -73,6 +82,9 @@ def test_conll2012_columns_are_recognised(tmp_path):
         (CONLL2005.replace("* (V*)\nhere", "* *\nhere"), 1, "0 predicates (V*)"),
         ("- (A0*)\nwin (V*)\n", 1, "no column of words"),
         ("Yes UH -\n", None, "no predicate"),
+        (CONLL2012.replace("00 0 2 to", "00 0 7 to"), 4, "the number of the word is '7'; expected 2"),
+        (CONLL2012.replace("00 0 2 to", "00 0 2-3 to"), 4, "the number of the word is '2-3'; expected 2"),
+        (CONLL2012.replace("00 0 0 Ann", "00 0 2 Ann"), 2, "the number of the word is '2'; expected 0"),
         ("I\t-\t(A0*)\n\twin\t(V*)\n", 2, "the word is empty"),
         (CONLL2012.replace(" ", "\t").replace("\tAnn\t", "\t\t"), 2, "the word is empty"),
     ],

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from elmo.errors import DataError
 from elmo.files import atomic_file
-from elmo.text.columns import Block, Row, check_widths, read_blocks, read_word
+from elmo.text.columns import Row, check_widths, read_blocks, read_word
 from elmo.text.spans import Span, spans_of_tags, tags_of_spans
 
 _ARGUMENT = re.compile(r"(?:\([^*()\s]+)?\*\)?")
@@ -47,7 +47,7 @@ def read_examples(path: Path) -> list[Example]:
     for number, block in enumerate(read_blocks(path)):
         if block.rows:
             check_widths(path, block.rows)
-            reader = _conll2012 if _is_conll2012(block) else _conll2005
+            reader = _conll2012 if _is_conll2012(block.rows) else _conll2005
             examples += reader(path, block.rows, number)
     if not examples:
         raise DataError(f"{path}: the file has no predicate; expected CoNLL-2005 or CoNLL-2012 columns.")
@@ -78,13 +78,23 @@ def _format_sentence(examples: Sequence[Example]) -> str:
     return "\n".join("\t".join(row) for row in zip(*columns, strict=True))
 
 
-def _is_conll2012(block: Block) -> bool:
-    first_row = block.rows[0].columns
-    is_numbered = len(first_row) >= 12 and all(row.columns[2] == str(n) for n, row in enumerate(block.rows))
-    return is_numbered and first_row[1].isdigit()
+def _is_conll2012(rows: list[Row]) -> bool:
+    """Whether the second and the third column are numbers: part of the document, and number of the word.
+
+    In CoNLL-2005 these are part of speech and parse, or predicate and arguments.
+    """
+    first_row = rows[0].columns
+    return len(first_row) >= 12 and first_row[1].isdigit() and first_row[2].isdigit()
 
 
 def _conll2012(path: Path, rows: list[Row], number: int) -> Iterator[Example]:
+    start = 1 if rows[0].columns[2] == "1" else 0  # OntoNotes counts from 0, some converters from 1
+    for expected, row in enumerate(rows, start):
+        if row.columns[2] != str(expected):
+            raise DataError(
+                f"{path}:{row.number}: the number of the word is {row.columns[2]!r}; expected {expected}.",
+                "The third column of CoNLL-2012 numbers the words of each sentence from 0 or 1; a blank line ends it.",
+            )
     tokens = tuple(read_word(path, row, 3) for row in rows)
     for column in range(11, len(rows[0].columns) - 1):
         spans = _argument_spans(path, rows, column)
