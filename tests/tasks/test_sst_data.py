@@ -63,6 +63,22 @@ def test_a_line_of_tsv_without_a_text_or_label_is_an_error(text, message, tmp_pa
         read_examples(tmp_path / "a.tsv")
 
 
+def test_two_classes_are_not_read_as_two_of_five_without_a_message(tmp_path, caplog):
+    path = tmp_path / "train.tsv"
+    texts = "it works\t1\nit fails\t0\n"
+    path.write_text(f"sentence\tlabel\n{texts}")  # SST-2 of GLUE
+    with pytest.raises(DataError, match="all labels are 0 or 1") as caught:
+        read_examples(path)
+    assert "write 4 in place of 1" in caught.value.hint
+    for text, num_warnings in (
+        (texts, 1), (f"text\tlabel\n{texts}", 1), (f"sentence\tlabel\n{texts}fine\t3\n", 0), ("bad\t0\n", 0)
+    ):  # fmt: skip
+        caplog.clear()
+        path.write_text(text)
+        assert read_examples(path)
+        assert len(caplog.records) == num_warnings
+
+
 @pytest.mark.parametrize(
     ("line", "message"),
     [

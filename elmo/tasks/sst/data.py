@@ -7,8 +7,9 @@ and its label on each line, separated by a tab, in either order.
 
 from __future__ import annotations
 
+import logging
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,7 +19,10 @@ from elmo.text.lines import read_lines
 from elmo.text.penn_treebank import PTB_BRACKETS
 from elmo.text.tokenize import Tokenizer, tokenizer
 
+log = logging.getLogger(__name__)
+
 LABELS = ("0", "1", "2", "3", "4")
+_GLUE_HEADER = ["sentence", "label"]
 _SYMBOL = re.compile(r"[()]|[^ \t()]+")  # a no-break space is part of a word: "3 1/2"
 
 
@@ -48,19 +52,17 @@ class Example:
 def read_examples(path: Path, tokenizer_name: str = "default") -> list[Example]:
     """Reads the sentences of a file of trees, or of a .tsv file of texts and labels; the texts are tokenised."""
     if [suffix for suffix in Path(path).suffixes if suffix not in COMPRESSED][-1:] == [".tsv"]:
-        examples = list(_read_tsv(path, tokenizer(tokenizer_name)))
-        if not examples:
-            raise DataError(f"{path}: the file has no text; expected lines of a text and a label, separated by a tab.")
-        return examples
+        return _read_tsv(path, tokenizer(tokenizer_name))
     examples = [_read_tree(line, f"{path}:{number}") for number, line in enumerate(read_lines(path), 1) if line.strip()]
     if not examples:
         raise DataError(f"{path}: the file has no tree; expected lines like (3 (2 It) (4 works)).")
     return examples
 
 
-def _read_tsv(path: Path, tokenize: Tokenizer) -> Iterator[Example]:
+def _read_tsv(path: Path, tokenize: Tokenizer) -> list[Example]:
     """The texts and labels of a .tsv file; its first line, which may be a header, says which column has the label."""
-    label_column = None
+    examples: list[Example] = []
+    label_column, header = None, None
     for number, line in enumerate(read_lines(path), 1):
         if not line.strip():
             continue
@@ -69,9 +71,9 @@ def _read_tsv(path: Path, tokenize: Tokenizer) -> Iterator[Example]:
         if len(fields) != 2 or not all(fields):
             raise DataError(f"{where}: expected a text and a label, separated by a tab.")
         if label_column is None:
-            is_header = "label" in fields
-            label_column = fields.index("label") if is_header else int(fields[1] in LABELS)
-            if is_header:
+            header = fields if "label" in fields else None
+            label_column = header.index("label") if header else int(fields[1] in LABELS)
+            if header:
                 continue
         label = fields[label_column]
         if label not in LABELS:
@@ -80,7 +82,21 @@ def _read_tsv(path: Path, tokenize: Tokenizer) -> Iterator[Example]:
                 "The first line decides whether text or label comes first; it may be a header with a column 'label'.",
             )
         tokens = tuple(token.text for token in tokenize(fields[1 - label_column]))
-        yield Example(tokens=tokens, label=int(label))
+        examples.append(Example(tokens=tokens, label=int(label)))
+    if not examples:
+        raise DataError(f"{path}: the file has no text; expected lines of a text and a label, separated by a tab.")
+    if {example.label for example in examples} == {0, 1}:
+        _explain_two_classes(path, is_glue=header == _GLUE_HEADER)
+    return examples
+
+
+def _explain_two_classes(path: Path, *, is_glue: bool) -> None:
+    """Refuses SST-2 of GLUE, whose labels 0 and 1 have another meaning; warns of another file with these labels."""
+    problem = f"{path}: all labels are 0 or 1, which mean very negative and negative here, of five classes"
+    remedy = "If they mean negative and positive, write 4 in place of 1; binary_accuracy is then that of two classes."
+    if is_glue:
+        raise DataError(f"{problem}; the header is that of SST-2 in GLUE, which has two classes.", remedy)
+    log.warning("%s. %s", problem, remedy)
 
 
 def phrases_of(examples: Iterable[Example]) -> list[Example]:
