@@ -209,6 +209,8 @@ def predict(
         else:
             numbered = read_raw_lines(task, read_lines(file, encoding=encoding), file, chosen)
             line_numbers, inputs = [number for number, _ in numbered], [example for _, example in numbered]
+            if not inputs:
+                print_status(f"{file}: the file has no text, so there are no predictions.")
     colors = LabelColors()
     for index, (example, prediction) in enumerate(zip(inputs, predict_run(trained_run, inputs), strict=True)):
         if as_json:

@@ -55,6 +55,11 @@ def test_train_evaluate_predict_and_table(tmp_path, capsys, monkeypatch):
     lines = [json.loads(line) for line in printed.splitlines()]
     assert [line["line"] for line in lines] == [0, 2]  # a blank line has no example
     assert lines[0]["entities"][1] == {"kind": "LOC", "first": 4, "last": 4, "text": "London"}
+    for text in ("", "\n  \n"):
+        (tmp_path / "blank.txt").write_text(text, encoding="utf-8")
+        code, printed, stderr = elmo(capsys, "task", "predict", "ner-run", "--file", "blank.txt", "--json")
+        assert (code, printed) == (0, "")
+        assert "blank.txt: the file has no text, so there are no predictions." in stderr
     code, printed, _ = elmo(capsys, "task", "predict", "ner-run", "--examples", data)
     assert printed.count("\n") == 5
 
