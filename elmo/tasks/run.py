@@ -138,7 +138,8 @@ def new_run(config: RunConfig, *, show: bool | None = None) -> tuple[Run, Splits
     source = run.maker.source
     if source is not None:
         # a disk cache of the whole file can be used by runs on any share of it
-        train = task.training_examples(all_train, config.model) if config.elmo.cache == "disk" else splits.train
+        is_wider = config.elmo.cache == "disk" and config.data.fraction < 1
+        train = task.training_examples(all_train, config.model) if is_wider else splits.train
         for examples in (train, splits.dev, splits.test or []):
             source.prepare(sentences_of(examples), show=show)
         if run.device.type == "cuda":

@@ -80,10 +80,15 @@ def test_self_attention_of_a_position_excludes_itself():
     assert torch.equal(alone[0, 2:4], torch.zeros(2))
 
 
-def test_training_excludes_long_passages_and_questions_without_answers():
+def test_training_excludes_long_passages_and_questions_without_answers(caplog):
     config = TASK.model_config(max_passage=len(SQUAD[3].passage))
     unanswered = TASK.from_text(["Basel lies on it.", "Where?"], tokenizer("default"))
     assert TASK.training_examples([*SQUAD, unanswered], config) == SQUAD[3:]
+    (record,) = caplog.records
+    assert record.args == (3, 6, config.max_passage)  # of the questions with an answer
+    caplog.clear()
+    assert TASK.training_examples(SQUAD, TASK.model_config()) == SQUAD
+    assert not caplog.records
 
 
 def test_raw_text_gets_an_answer_with_its_offsets(tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,6 +17,8 @@ from elmo.tasks.task import Labels, Segment, Task
 from elmo.tasks.token_batch import BatchMaker, TokenBatch
 from elmo.text.tokenize import Tokenizer
 
+log = logging.getLogger(__name__)
+
 
 def missing_labels(examples: Sequence[Example]) -> str:
     return "" if any(example.answers for example in examples) else "no question has an answer"
@@ -26,8 +29,16 @@ def labels(examples: Sequence[Example]) -> Labels:
 
 
 def training_examples(examples: list[Example], config: SQuADConfig) -> list[Example]:
-    """The questions with an answer whose passage is not longer than max_passage."""
-    suitable = [example for example in examples if example.answers and len(example.passage) <= config.max_passage]
+    """The questions with an answer whose passage is not longer than max_passage; a warning counts the longer ones."""
+    answered = [example for example in examples if example.answers]
+    suitable = [example for example in answered if len(example.passage) <= config.max_passage]
+    num_long = len(answered) - len(suitable)
+    if num_long:
+        log.warning(
+            "%d of %d questions with an answer are not used for training: their passages are longer than %d tokens "
+            "(model.max_passage).",
+            *(num_long, len(answered), config.max_passage),
+        )
     if not suitable:
         raise DataError(
             f"No question of the training file has an answer in a passage of at most {config.max_passage} tokens."
