@@ -82,7 +82,7 @@ def read_raganato(path: str | Path) -> Iterator[SenseText]:
     """Yields the sentences of NAME.data.xml, with the gold senses from NAME.gold.key.txt in the same folder."""
     path = Path(path)
     gold_path = path.with_name(path.name.replace(".data.xml", ".gold.key.txt"))
-    gold = {line.split()[0]: tuple(line.split()[1:]) for line in read_lines(gold_path) if line.strip()}
+    gold = _read_gold(gold_path)
     try:
         with open_bytes(path) as file:
             for _, element in ElementTree.iterparse(file):
@@ -94,6 +94,24 @@ def read_raganato(path: str | Path) -> Iterator[SenseText]:
     except DAMAGE as error:
         reason = str(error) or type(error).__name__
         raise DataError(f"{path}: cannot be read ({reason}).", "It is truncated or damaged; copy it again.") from error
+
+
+def _read_gold(path: Path) -> dict[str, tuple[str, ...]]:
+    """The gold senses of each instance of an evaluation set."""
+    gold: dict[str, tuple[str, ...]] = {}
+    for number, line in enumerate(read_lines(path), 1):
+        name, *senses = line.split() or [""]
+        if not name:
+            continue
+        if not senses or not all(map(_SENSE_KEY.match, senses)):
+            raise DataError(
+                f"{path}:{number}: the senses of {name!r} are {' '.join(senses)!r}; expected sense keys of WordNet.",
+                "A line has the id of an instance and its senses: d000.s000.t000 bank%1:17:01::",
+            )
+        if name in gold:
+            raise DataError(f"{path}:{number}: the instance {name!r} has senses in an earlier line too.")
+        gold[name] = tuple(senses)
+    return gold
 
 
 def _word(

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from elmo.errors import ConfigError
+from elmo.errors import ConfigError, DataError
 from elmo.probes.layer_averages import layer_average_names, layer_averages, unit_vectors
 from elmo.probes.record import probe_record
 from elmo.probes.sense_averages import FORMS, SenseAverages, average_senses, target_vectors, transform
@@ -54,6 +54,11 @@ def probe_wsd(
             set_names.append(name)
             targets.append(target)
             vectors.append(vector)
+    if not targets:
+        raise DataError(
+            f"{folder}: the evaluation sets {', '.join(sets)} have no target in the sentences that were read.",
+            "Expected <instance> elements in SET.data.xml; a larger --limit reads more sentences.",
+        )
     averages = average_senses(
         source,
         lambda: read_semcor(files["semcor"], limit=limit),

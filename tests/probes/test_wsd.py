@@ -103,6 +103,29 @@ def test_an_instance_without_gold_sense_is_an_error_with_its_name(folder):
         list(read_raganato(folder / "semeval2007" / "semeval2007.data.xml"))
 
 
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("d0.s0.t0", "the senses of 'd0.s0.t0' are ''"),
+        ("d0.s0.t0 river", "the senses of 'd0.s0.t0' are 'river'"),
+        (f"d0.s1.t0 {MONEY}", "the instance 'd0.s1.t0' has senses in an earlier line too"),
+    ],
+)
+def test_an_invalid_line_of_gold_senses_is_an_error_with_its_number(folder, line, message):
+    gold = folder / "semeval2007" / "semeval2007.gold.key.txt"
+    gold.write_text("\n".join([*GOLD.splitlines()[1:], "", line]) + "\n", encoding="utf-8")
+    with pytest.raises(DataError) as caught:
+        list(read_raganato(folder / "semeval2007" / "semeval2007.data.xml"))
+    assert caught.value.message.startswith(f"{gold}:5: {message}")
+
+
+def test_evaluation_sets_without_targets_are_an_error(folder):
+    text = '<corpus><sentence><wf lemma="river" pos="NOUN">river</wf></sentence></corpus>'
+    (folder / "semeval2007" / "semeval2007.data.xml").write_text(text, encoding="utf-8")
+    with pytest.raises(DataError, match="semeval2007 have no target"):
+        probe_wsd(RuleVectors(lambda s, i: [[1.0, 0.0]], 1, 2), folder)
+
+
 def test_a_truncated_compressed_xml_file_is_a_data_error(folder):
     source = folder / "semeval2007"
     gold, text = ((source / f"semeval2007.{name}").read_bytes() for name in ("gold.key.txt", "data.xml"))
