@@ -105,7 +105,7 @@ class ElmoTokenEmbeddings(TokenEmbeddings):
         if self.layers == "mix":
             mixed: Tensor = self.elmo(tokens)[0]
             return mixed
-        layers, _ = self.elmo.layers(tokens)  # (L+1, B, T, D)
+        layers: Tensor = self.elmo.layers(tokens)[0]  # (L+1, B, T, D)
         if self.layers == "all":
             return layers.permute(1, 2, 0, 3).flatten(2)  # (B, T, (L+1) * D)
         if self.layers == "average":
