@@ -12,7 +12,6 @@ not count). `torch.compile` leaves the biLM as it is and compiles the mix and th
 from __future__ import annotations
 
 import copy
-import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -31,7 +30,7 @@ from elmo.text.batch import make_batch
 from elmo.text.inputs import OneText, Texts, log_warnings, normalize_input, single_word_warning
 from elmo.text.tokenizer_function import TokenizerFunction, choose_tokenizer, make_tokenizer
 from elmo.weights.convert import drop_head
-from elmo.weights.model_parts import ModelParts, build
+from elmo.weights.model_parts import ModelParts, build, copy_tensors
 
 _DTYPE_NAMES = {dtype: name for name, dtype in DTYPES.items() if name != "int8"}
 
@@ -58,7 +57,7 @@ class ElmoEmbedding(nn.Module):
         super().__init__()
         parts = drop_head(model if isinstance(model, ModelParts) else model_parts(model, lazy_head=True))
         if isinstance(model, ModelParts):  # training must not change the caller's tensors
-            parts = dataclasses.replace(parts, tensors={name: t.clone() for name, t in parts.tensors.items()})
+            parts = copy_tensors(parts)
         self.bilm: BiLM = build(parts).train().requires_grad_(requires_grad)
         self.mix = ScalarMix(
             self.bilm.config.num_layers,

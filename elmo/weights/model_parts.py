@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -74,6 +74,11 @@ def build(parts: ModelParts, *, allow_nonfinite: bool = False) -> BiLM:
     if head is not None and head.tied:
         model.tie()
     return model.eval()
+
+
+def copy_tensors(parts: ModelParts) -> ModelParts:
+    """The same parts with tensors of their own: a network made of them can be trained without a change to `parts`."""
+    return replace(parts, tensors={name: tensor.clone() for name, tensor in parts.tensors.items()})
 
 
 def check_tensors(parts: ModelParts) -> tuple[BiLM, dict[str, tuple[int, ...]]]:

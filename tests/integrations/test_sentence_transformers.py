@@ -18,6 +18,7 @@ from sentence_transformers.sentence_transformer.modules import Pooling
 import elmo
 from elmo.errors import ConfigError, WeightsError
 from elmo.integrations.sentence_transformers import ElmoModule
+from elmo.weights.lookup import tiny_random
 
 ROOT = Path(__file__).resolve().parents[2]
 TEXTS = ["The cat sat on the mat.", "", "One", "Ünïcödé 漢字 🙂 " + "a" * 300, "It rained, she said; nobody asked why."]
@@ -55,6 +56,22 @@ def test_prompts_and_the_longest_length_are_applied(embedder: elmo.Embedder) -> 
     assert model.max_seq_length == 3
     expected = embedder.encode([["The", "cat", "sat"]])
     np.testing.assert_allclose(model.encode(["cat sat down"], prompt="The "), expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("length", [0, -1, 2.5, True])
+def test_a_longest_length_that_would_drop_tokens_is_refused(length: Any) -> None:
+    with pytest.raises(ConfigError, match=f"max_seq_length is {length}"):
+        make_model(max_seq_length=length)
+
+
+def test_training_does_not_change_the_parts_of_a_model_that_is_already_read() -> None:
+    parts = tiny_random()
+    before = {name: tensor.clone() for name, tensor in parts.tensors.items()}
+    module = ElmoModule(parts, requires_grad=True)
+    with torch.no_grad():
+        for parameter in module.bilm.parameters():
+            parameter.zero_()
+    assert all(torch.equal(parts.tensors[name], tensor) for name, tensor in before.items())
 
 
 @pytest.mark.parametrize("requires_grad", [False, True])
