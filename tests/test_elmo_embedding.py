@@ -156,21 +156,6 @@ def test_word_models_and_models_with_a_softmax_are_modules_too():
     assert torch.equal(embedding(SENTENCES)[0], elmo.ElmoEmbedding("tiny-random")(SENTENCES)[0])
 
 
-@pytest.mark.parametrize("requires_grad", [False, True])
-def test_a_compiled_model_has_the_vectors_and_gradients_of_the_module(requires_grad):
-    embedding = elmo.ElmoEmbedding("tiny-random", requires_grad=requires_grad)
-    expected, expected_mask = embedding(SENTENCES)
-    expected.pow(2).sum().backward()
-    gradients = {name: p.grad.clone() for name, p in embedding.named_parameters() if p.grad is not None}
-    embedding.zero_grad()
-    vectors, mask = torch.compile(embedding, backend="eager")(SENTENCES)
-    assert torch.equal(mask, expected_mask)
-    torch.testing.assert_close(vectors, expected)
-    vectors.pow(2).sum().backward()
-    compiled = {name: p.grad for name, p in embedding.named_parameters() if p.grad is not None}
-    torch.testing.assert_close(compiled, gradients)
-
-
 def test_a_tagger_learns_from_its_layers():
     torch.manual_seed(0)
     embedding = elmo.ElmoEmbedding("tiny-random", dropout=0.1)

@@ -6,7 +6,7 @@
 The biLM is frozen unless `requires_grad` is set: an `elmo.Embedder` on the module's device computes its layers, with
 the kernels and the word cache of that device, and only the mix is trained. The embedder is made at the first call, and
 made again after the weights were moved, converted, loaded or changed in place (except through `.data`, which torch does
-not count). `torch.compile` leaves the biLM as it is and compiles the mix and the modules around it.
+not count).
 """
 
 from __future__ import annotations
@@ -95,8 +95,6 @@ class ElmoEmbedding(nn.Module):
         mixed = self.mix(layers, mask) * mask[:, :, None]  # (B, T, D)
         return mixed, mask
 
-    # text cannot be traced, and neither can the embedder of the frozen layers
-    @torch.compiler.disable  # type: ignore[untyped-decorator]  # torch gives it no types
     def layers(self, sentences: OneText | Texts) -> tuple[Tensor, Tensor]:
         """All layers (L+1, B, T, D), zero at padding, and the mask (B, T): the input of more than one mix."""
         inputs = normalize_input(sentences, self._tokenize)
