@@ -146,8 +146,9 @@ def test_no_text_and_missing_text_are_errors(tmp_path: Path, capsys: pytest.Capt
 
 def test_perplexity_of_heldout_files_by_source(text: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     heldout = [write_text(tmp_path / f"held{seed}.txt", 20, seed) for seed in (5, 6)]
-    more = ["--heldout", ",".join(map(str, heldout)), "--max-steps", "3", "--json"]
-    done = run_in_process(capsys, *arguments(text, tmp_path / "run", *more))
+    given = arguments(text, tmp_path / "run", "--max-steps", "3", "--json")
+    given[given.index("--heldout") + 1] = ",".join(map(str, heldout))
+    done = run_in_process(capsys, *given)
     assert done.returncode == 0, done.stderr
     perplexity = json.loads(done.stdout)["report"]["perplexity"]
     assert set(perplexity["by_source"]) == set(map(str, heldout))
