@@ -103,8 +103,9 @@ def test_a_run_that_was_stopped_is_continued_with_the_same_bytes(corpus, tmp_pat
     assert 5 <= len(kept) < 11
     (out / kept[1]).unlink()
     (out / kept[2]).write_bytes((out / kept[2]).read_bytes()[:-9])  # damaged
-    (out / f".{kept[3]}.0123456789abcdef.partial").mkdir()  # of a process that was killed
+    (out / f".{kept[3]}.0123456789abcdef.partial").mkdir()  # of a process that was killed when the shard was in place
     summary = embed(corpus, out)
+    assert not list(out.glob(".*.partial"))
     assert summary.shards_kept == len(kept) - 2
     assert shards(out) == shards(complete)
     assert (out / "_manifest.json").read_bytes() == (complete / "_manifest.json").read_bytes()

@@ -31,6 +31,7 @@ from elmo.errors import DataError, OutputError
 from elmo.files import explain_write, file_lock
 from elmo.progress import Progress
 from elmo.settings import changed_settings
+from elmo.staging import remove_leftovers
 
 log = logging.getLogger(__name__)
 Say = Callable[[str], None]
@@ -138,6 +139,8 @@ def embed_files(
             raise DataError("An input file changed while it was read.", "Run again when no one writes to it.")
         records.sort(key=lambda record: str(record["name"]))
         check_complete(shards, records)
+        for leftover in folder.glob(".part-*.partial"):  # of a writer that was killed when its shard was in place
+            remove_leftovers(folder / leftover.name[1:].rsplit(".", 2)[0])
         if unfinished or manifest is None:
             write_values(folder / MANIFEST_NAME, {**plan, "shards": records})
         for name in (PLAN_NAME, LOCK_NAME):
