@@ -88,6 +88,7 @@ def run(
                 raise ConfigError(f"{flag} needs the --growth measurement.", f"Add --growth, or leave {flag} out.")
     if tokenizer is not None and text is None:
         raise ConfigError("--tokenizer was given without --text.", "Add --text FILE, or leave --tokenizer out.")
+    seconds = seconds or 60.0
     import torch
 
     from elmo.bench.compare import FEEDS
@@ -118,10 +119,10 @@ def run(
         tokenizer=tokenizer, dtype=",".join(config.dtypes), path=path or None,
         feed=None if growth else ",".join(config.feeds),
         threads=threads, sentences=sentences, rounds=None if growth else config.rounds, full=full, growth=growth,
-        seconds=seconds or 60.0 if growth else None, cpu_time=cpu_time, json=True,
+        seconds=seconds if growth else None, cpu_time=cpu_time, json=True,
     )  # fmt: skip
     if growth:
-        growth_curves = run_growth(config, seconds=seconds or 60.0, show=True)
+        growth_curves = run_growth(config, seconds=seconds, show=True)
         if pictures is not None:
             _draw_growth(growth_curves, f"{model or config.sizes[0]}, {config.dtypes[0]}", pictures)
         typer.echo(

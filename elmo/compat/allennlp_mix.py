@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from elmo.errors import ConfigError
+from elmo.model.mix import normalize_batch
 
 
 class ScalarMix(nn.Module):
@@ -37,7 +38,7 @@ class ScalarMix(nn.Module):
         if len(tensors) != self.mixture_size:
             raise ConfigError(f"The mix expects {self.mixture_size} layers; it got {len(tensors)}.")
         weights = torch.softmax(torch.cat(list(self.scalar_parameters)), dim=0).to(tensors[0].dtype)  # (L+1,)
-        layers = [_normalized(layer, mask) for layer in tensors] if self.do_layer_norm else tensors
+        layers = [normalize_batch(layer[None], mask)[0] for layer in tensors] if self.do_layer_norm else tensors
         mixed = weights[0] * layers[0]  # (B, T, D)
         for weight, layer in zip(weights[1:], layers[1:], strict=True):
             mixed = mixed + weight * layer
@@ -62,13 +63,3 @@ class ScalarParameters(nn.Module):
 
     def __iter__(self) -> Iterator[Tensor]:
         return (getattr(self, str(number)) for number in range(self._size))
-
-
-def _normalized(layer: Tensor, mask: Tensor | None) -> Tensor:
-    """The layer normalised by one mean and one variance over all unmasked positions and features of the batch."""
-    dtype, layer = layer.dtype, layer.to(torch.promote_types(layer.dtype, torch.float32))  # float16 overflows
-    inside = torch.ones_like(layer[..., :1]) if mask is None else mask[..., None].to(layer.dtype)  # (B, T, 1)
-    count = (inside.sum() * layer.shape[-1]).clamp(min=1)
-    mean = (layer * inside).sum() / count
-    variance = (((layer - mean) * inside) ** 2).sum() / count
-    return ((layer - mean) / torch.sqrt(variance + 1e-12)).to(dtype)

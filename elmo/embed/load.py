@@ -13,12 +13,13 @@ from elmo.text.indexer import ByteIndexer, Indexer, LexiconIndexer, WordIndexer
 from elmo.text.tokenizer_function import TokenizerFunction, choose_tokenizer, make_tokenizer
 from elmo.text.vocab import Vocabulary
 from elmo.weights.catalogue import PUBLISHED_MODELS
+from elmo.weights.convert import drop_head
 from elmo.weights.fetch import fetch_model
 from elmo.weights.formats import read_model
 from elmo.weights.hub import is_hub_name
 from elmo.weights.lookup import find_model
 from elmo.weights.model_names import resolve_alias
-from elmo.weights.model_parts import ModelParts, build, check_lexicon
+from elmo.weights.model_parts import ModelParts, build, check_lexicon, copy_tensors
 
 
 def load(
@@ -90,6 +91,16 @@ def make_embedder(
 def model_parts(model: str | Path, weights: str | Path | None = None, *, lazy_head: bool = False) -> ModelParts:
     """The parts of a model given in any way `load` takes; with `lazy_head`, its softmax when it is called for."""
     return read_model(model, weights) if weights is not None else find_model(model, lazy_head=lazy_head)
+
+
+def module_parts(model: str | Path | ModelParts) -> ModelParts:
+    """A model without its softmax, for a torch module; the tensors of parts that are read already are copied.
+
+    So training the module does not change the caller's tensors.
+    """
+    if isinstance(model, ModelParts):
+        return copy_tensors(drop_head(model))
+    return drop_head(model_parts(model, lazy_head=True))
 
 
 def make_indexer(parts: ModelParts) -> Indexer:

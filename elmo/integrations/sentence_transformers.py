@@ -21,7 +21,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from elmo.embed.load import make_indexer, model_parts
+from elmo.embed.load import make_indexer, module_parts
 from elmo.embed.trained_layers import trained_layers
 from elmo.errors import ConfigError, WeightsError
 from elmo.files import require_extra
@@ -31,8 +31,7 @@ from elmo.settings import whole_number
 from elmo.text.batch import make_batch
 from elmo.text.inputs import normalize_input
 from elmo.text.tokenizer_function import TokenizerFunction, choose_tokenizer, make_tokenizer
-from elmo.weights.convert import drop_head
-from elmo.weights.model_parts import ModelParts, build, copy_tensors
+from elmo.weights.model_parts import ModelParts, build
 from elmo.weights.store import save_store
 
 require_extra("sentence_transformers", "sentence-transformers", "sentence-transformers")
@@ -67,10 +66,7 @@ class ElmoModule(InputModule):
         super().__init__()
         if max_seq_length is not None and (whole_number(max_seq_length) or 0) < 1:
             raise ConfigError(f"max_seq_length is {max_seq_length!r}; expected a whole number of at least 1, or None.")
-        parts = drop_head(model if isinstance(model, ModelParts) else model_parts(model, lazy_head=True))
-        if isinstance(model, ModelParts):  # training must not change the caller's tensors
-            parts = copy_tensors(parts)
-        parts = dataclasses.replace(parts, read_head=None)
+        parts = dataclasses.replace(module_parts(model), read_head=None)
         self.bilm: BiLM = build(parts).train().requires_grad_(requires_grad)
         self.mix = ScalarMix(parts.config.num_layers, layer_norm=layer_norm, top_only=top_only, dropout=dropout)
         self.max_seq_length = max_seq_length

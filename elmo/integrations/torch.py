@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from elmo.embed.embedder import Embedder
-from elmo.embed.load import make_indexer, model_parts
+from elmo.embed.load import make_indexer, module_parts
 from elmo.embed.run.executor import DTYPES
 from elmo.embed.trained_layers import trained_layers
 from elmo.errors import ConfigError
@@ -29,8 +29,7 @@ from elmo.model.mix import ScalarMix
 from elmo.text.batch import make_batch
 from elmo.text.inputs import OneText, Texts, log_warnings, normalize_input, single_word_warning
 from elmo.text.tokenizer_function import TokenizerFunction, choose_tokenizer, make_tokenizer
-from elmo.weights.convert import drop_head
-from elmo.weights.model_parts import ModelParts, build, copy_tensors
+from elmo.weights.model_parts import ModelParts, build
 
 _DTYPE_NAMES = {dtype: name for name, dtype in DTYPES.items() if name != "int8"}
 
@@ -55,9 +54,7 @@ class ElmoEmbedding(nn.Module):
         tokenizer: str | TokenizerFunction | None = None,  # of strings; None: the model's own, or else default
     ) -> None:
         super().__init__()
-        parts = drop_head(model if isinstance(model, ModelParts) else model_parts(model, lazy_head=True))
-        if isinstance(model, ModelParts):  # training must not change the caller's tensors
-            parts = copy_tensors(parts)
+        parts = module_parts(model)
         self.bilm: BiLM = build(parts).train().requires_grad_(requires_grad)
         self.mix = ScalarMix(
             self.bilm.config.num_layers,

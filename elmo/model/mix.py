@@ -84,13 +84,18 @@ class ScalarMix(nn.Module):
             return layers
         if self.layer_norm == "token":
             return nn.functional.layer_norm(layers, layers.shape[-1:])
-        dtype, layers = layers.dtype, layers.to(torch.promote_types(layers.dtype, torch.float32))  # float16 overflows
-        valid = torch.ones_like(layers[0, ..., :1]) if mask is None else mask[..., None].to(layers.dtype)  # (B, T, 1)
-        count = (valid.sum() * layers.shape[-1]).clamp(min=1)  # no division by zero if the mask is all false
-        dims = tuple(range(1, layers.dim()))
-        mean = (layers * valid).sum(dim=dims, keepdim=True) / count  # (L+1, 1, 1, 1)
-        variance = (((layers - mean) * valid) ** 2).sum(dim=dims, keepdim=True) / count
-        return ((layers - mean) / torch.sqrt(variance + 1e-12)).to(dtype)
+        return normalize_batch(layers, mask)
+
+
+def normalize_batch(layers: Tensor, mask: Tensor | None) -> Tensor:
+    """Each layer normalised by one mean and one variance over all unmasked positions and features of the batch."""
+    dtype, layers = layers.dtype, layers.to(torch.promote_types(layers.dtype, torch.float32))  # float16 overflows
+    valid = torch.ones_like(layers[0, ..., :1]) if mask is None else mask[..., None].to(layers.dtype)  # (B, T, 1)
+    count = (valid.sum() * layers.shape[-1]).clamp(min=1)  # no division by zero if the mask is all false
+    dims = tuple(range(1, layers.dim()))
+    mean = (layers * valid).sum(dim=dims, keepdim=True) / count  # (L+1, 1, 1, 1)
+    variance = (((layers - mean) * valid) ** 2).sum(dim=dims, keepdim=True) / count
+    return ((layers - mean) / torch.sqrt(variance + 1e-12)).to(dtype)
 
 
 def _check_tensors(layers: Tensor | Sequence[Tensor]) -> None:

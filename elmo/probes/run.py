@@ -92,9 +92,10 @@ def run_probe(
 
 
 def check_options(kind: str, options: Mapping[str, object]) -> None:
-    """Raises an error for an option that the probe does not have; `options` has the values by name, None: not given.
+    """Raises an error for an option that the probe does not have.
 
-    A name is that of an argument (`column`) or of an option of the command line (`--column`).
+    `options` maps the names of arguments (`column`) or of options of the command line (`--column`) to their values;
+    the value None means that the option was not given.
     """
     for name, value in options.items():
         option = name.lstrip("-")

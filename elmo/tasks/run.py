@@ -76,7 +76,7 @@ class Run:
 
     @property
     def tokenizer_name(self) -> str:
-        """The tokenizer of raw text: that of the training files if they may have raw text, otherwise of the biLM."""
+        """The tokenizer of raw text: that of the task's files if they may have raw text, else the biLM's."""
         of_model = self.embedder.tokenizer_name if self.embedder and not self.task.reads_raw_text else None
         return self.config.data.tokenizer or of_model or "default"
 

@@ -135,7 +135,7 @@ class Task:
 
 
 def read_file(task: Task, path: str | Path, tokenizer_name: str | None) -> list[Any]:
-    """The examples of a file; raw text in it is tokenised by the tokenizer of this name, None: default."""
+    """The examples of a file. Raw text in it is tokenised by the named tokenizer; None means `default`."""
     return task.read(Path(path), tokenizer_name or "default") if task.reads_raw_text else task.read(Path(path))
 
 

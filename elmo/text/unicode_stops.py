@@ -147,7 +147,7 @@ def _is_in_phrase(text: str, start: int, stop: int, word: str, following: str) -
 
 
 def _is_one_of_several_initials(text: str, start: int, stop: int, following: str) -> bool:
-    """Whether the stop follows an initial in a script without capitals: ה. נ. ביאליק, ए. पी. जे. अब्दुल."""
+    """Whether the stop follows an initial beside another one or after a title, in Hebrew or Hindi: ה. נ. ביאליק."""
     before = text[max(start, stop - 15) : stop]
     if _INITIAL_BEFORE_STOP.search(before) is None:
         return False

@@ -83,9 +83,9 @@ def make_example(
 ) -> Example:
     """Tokenises a question and its passage; answers are pairs of a text and its first character in the context."""
     tokenize_words = tokenize_words or tokenizer("default")
-    tokens, question_tokens = tokenize(context, tokenize_words), tokenize(question, tokenize_words)
+    tokens = tokenize(context, tokenize_words)
     lengths = sentence_lengths(context, tokens)
-    return _build_example(context, tokens, lengths, question, question_tokens, answers, id, title, where="The example:")
+    return _build_example(context, tokens, lengths, question, tokenize_words, answers, id, title, where="The example:")
 
 
 def read_examples(path: Path, tokenizer_name: str = "default") -> list[Example]:
@@ -180,9 +180,8 @@ def _read_questions(values: Any, path: Path, lines: list[str], tokenize_words: T
                 if not isinstance(answers, list | tuple):
                     raise DataError(f"{location} answers is {type(answers).__name__}; expected a list.")
                 pairs = [_answer(answer, location) for answer in answers]
-                question_tokens = tokenize(question, tokenize_words)
                 yield _build_example(
-                    context, tokens, lengths, question, question_tokens, pairs, id, title, where=location
+                    context, tokens, lengths, question, tokenize_words, pairs, id, title, where=location
                 )
 
 
@@ -191,13 +190,14 @@ def _build_example(
     tokens: Sequence[Token],
     lengths: tuple[int, ...],
     question: str,
-    question_tokens: Sequence[Token],
+    tokenize_words: Tokenizer,
     answers: Sequence[tuple[str, int]],
     id: str,
     title: str,
     *,
     where: object,
 ) -> Example:
+    question_tokens = tokenize(question, tokenize_words)
     if not tokens or not question_tokens:
         raise DataError(f"{where} the {'question' if tokens else 'context'} is empty; expected at least one word.")
     return Example(
